@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What stands in a recording. docs/FORMAT.md is the specification; these structs are its layout.
+ *
+ * A file is a header and then blocks; a block is a header and zstd-compressed (or plain) payload;
+ * the payload is whole records, each 8-byte aligned with its size in front. Little-endian. Record
+ * types a reader does not know are skipped by size; a known record may grow at its end, and readers
+ * take the fields they know. Numbers of enums stored here never change meaning.
+ *
+ * Ids (strings, modules, frames, stacks) are written out and count up from 0, so that a damaged
+ * block leaves holes instead of shifting what follows.
+ */
+#ifndef SONDE_CAPTURE_RECORDS_H
+#define SONDE_CAPTURE_RECORDS_H
+
+#include <stdint.h>
+
+#define CAPTURE_MAGIC "\x89SONDE\r\n" /* 8 bytes: high bit and line ends show a mangled transfer */
+#define CAPTURE_VERSION 1
+#define CAPTURE_BLOCK_MAGIC 0x4b4c4253u /* "SBLK" */
+#define CAPTURE_NONE UINT32_MAX         /* no string, module, frame or stack */
+
+struct capture_file_header {
+	char magic[8];
+	uint32_t version;
+	uint32_t header_bytes; /* the first block starts here */
+	uint64_t start_monotonic_ns;
+	uint64_t start_realtime_ns;
+	uint8_t reserved[32];
+};
+_Static_assert(sizeof(struct capture_file_header) == 64, "part of the format");
+
+enum capture_codec {
+	CAPTURE_PLAIN = 0,
+	CAPTURE_ZSTD = 1,
+};
+
+struct capture_block_header {
+	uint32_t magic;
+	uint32_t codec;        /* enum capture_codec */
+	uint32_t stored_bytes; /* follow this header */
+	uint32_t plain_bytes;  /* after decompression; at most CAPTURE_MAX_BLOCK_BYTES */
+	uint64_t sequence;     /* 0, 1, 2... */
+	uint64_t checksum;     /* XXH64 of the stored bytes and of the 24 header bytes before this */
+};
+_Static_assert(sizeof(struct capture_block_header) == 32, "part of the format");
+
+#define CAPTURE_MAX_BLOCK_BYTES (4u << 20)
+
+enum record_type {
+	RECORD_META = 1,
+	RECORD_STRING = 2,
+	RECORD_MODULE = 3,
+	RECORD_PROCESS = 4,
+	RECORD_THREAD = 5,
+	RECORD_EXIT = 6,
+	RECORD_MAPPING = 7,
+	RECORD_FRAME = 8,
+	RECORD_STACK = 9,
+	RECORD_SAMPLE = 10,
+	RECORD_LOSS = 11,
+	RECORD_SYMBOL = 12,
+	RECORD_COST = 13,
+	RECORD_END = 14,
+};
+
+struct record_header {
+	uint16_t type;  /* enum record_type */
+	uint16_t flags; /* 0 */
+	uint32_t bytes; /* with this header; a multiple of 8 */
+};
+
+/* A fact about the recording: "command", "host", "kernel", "sonde", "event", "frequency_hz",
+ * "stack_bytes", "reader_note"... Both strings. */
+struct record_meta {
+	struct record_header header;
+	uint32_t key, value;
+};
+
+struct record_string {
+	struct record_header header;
+	uint32_t id, len;
+	/* char bytes[len], zero padding to 8 */
+};
+
+enum module_kind {
+	MODULE_FILE = 0,
+	MODULE_VDSO = 1,
+	MODULE_KERNEL = 2,
+	MODULE_JIT = 3, /* anonymous executable memory of one process; `pid` says which */
+};
+
+struct record_module {
+	struct record_header header;
+	uint32_t id, path; /* path: string; "[vdso]", "[kernel]", "[jit]" for the others */
+	uint32_t kind;     /* enum module_kind */
+	uint32_t pid;      /* MODULE_JIT, else 0 */
+	uint64_t inode, device;
+	uint8_t build_id_bytes, pad[7];
+	uint8_t build_id[64];
+};
+
+struct record_process {
+	struct record_header header;
+	uint64_t time_ns;
+	uint32_t pid, ppid;
+	uint32_t command; /* string: the command line, arguments joined by spaces */
+	uint32_t pad;
+};
+
+/* A thread seen, or renamed. */
+struct record_thread {
+	struct record_header header;
+	uint64_t time_ns;
+	uint32_t pid, tid;
+	uint32_t name; /* string */
+	uint32_t pad;
+};
+
+struct record_exit {
+	struct record_header header;
+	uint64_t time_ns;
+	uint32_t pid, tid; /* tid == pid: the process */
+};
+
+struct record_mapping {
+	struct record_header header;
+	uint64_t time_ns, start, end;
+	uint64_t bias; /* address - bias = address in the module */
+	uint32_t pid, module;
+};
+
+enum frame_kind {
+	FRAME_USER = 0,
+	FRAME_KERNEL = 1,
+};
+
+/* One code address. The stored enums are those of unwind.h, by the same numbers. */
+struct record_frame {
+	struct record_header header;
+	uint64_t address; /* in the module; absolute for MODULE_KERNEL and MODULE_JIT and no module */
+	uint32_t id;
+	uint32_t module;   /* CAPTURE_NONE: not mapped */
+	uint8_t kind;      /* enum frame_kind */
+	uint8_t how;       /* enum unwind_how */
+	uint8_t source;    /* enum unwind_source */
+	uint8_t is_return; /* the call is the instruction before `address` */
+	uint32_t pad;
+};
+
+/* A node of the tree of stacks: this frame, called by `parent`. A whole stack is named by the node
+ * of its leaf. Parents come before their children. */
+struct record_stack {
+	struct record_header header;
+	uint32_t id, parent; /* parent CAPTURE_NONE: outermost frame */
+	uint32_t frame, pad;
+};
+
+struct record_sample {
+	struct record_header header;
+	uint64_t time_ns;
+	uint64_t weight;     /* ns of CPU time this sample stands for */
+	uint32_t pid, tid;
+	uint32_t stack;      /* leaf node; CAPTURE_NONE: no frame at all */
+	uint16_t cpu;
+	uint8_t end;         /* enum unwind_end of the user part */
+	uint8_t pad;
+	uint32_t used_bytes; /* stack bytes that were needed, for choosing --stack-size */
+	uint32_t pad2;
+};
+
+enum loss_kind {
+	LOSS_RING = 0,          /* samples the kernel dropped because the ring was full */
+	LOSS_THROTTLE = 1,      /* times the kernel throttled the event */
+	LOSS_NO_REGS = 2,       /* samples without user registers (exiting, kernel thread) */
+	LOSS_MALFORMED = 3,     /* ring records that made no sense */
+	LOSS_FILE = 4,          /* mapped files that could not be opened */
+	LOSS_THREAD = 5,        /* threads that could not be attached */
+	LOSS_LATE_MAPPING = 6,  /* samples unwound before their mapping was known */
+	LOSS_RING_RECORDS = 7,  /* other records (mappings, forks) the kernel dropped */
+	LOSS_KIND_COUNT,
+};
+
+struct record_loss {
+	struct record_header header;
+	uint64_t time_ns;
+	uint64_t count; /* since the last record of this kind */
+	uint32_t kind;  /* enum loss_kind */
+	uint32_t pad;
+};
+
+struct record_symbol_level {
+	uint32_t name, file; /* strings; file CAPTURE_NONE when unknown */
+	uint32_t line, pad;  /* line 0 when unknown */
+};
+
+/* The name of one frame, innermost inlined function first. Written when recording ends. */
+struct record_symbol {
+	struct record_header header;
+	uint32_t frame;
+	uint16_t level_count; /* 0: no name, and `reason` says why */
+	uint8_t reason;       /* enum symbol_reason, by the same numbers */
+	uint8_t pad;
+	/* struct record_symbol_level levels[level_count] */
+};
+
+/* What the recording itself has cost so far; the last one counts. */
+struct record_cost {
+	struct record_header header;
+	uint64_t sampler_cpu_ns; /* CPU time of sonde while sampling, without naming */
+	uint64_t symbol_cpu_ns;  /* CPU time of naming the addresses at the end */
+	uint64_t wakeups;
+	uint64_t ring_bytes; /* read from the kernel */
+};
+
+enum end_reason {
+	END_TARGET_EXITED = 0,
+	END_DURATION = 1,
+	END_INTERRUPTED = 2,
+	END_ERROR = 3, /* such as a full disk; META "end_error" has the words */
+};
+
+/* The last record of a recording that ended in order. */
+struct record_end {
+	struct record_header header;
+	uint64_t time_ns;
+	uint32_t reason; /* enum end_reason */
+	uint32_t pad;
+};
+
+_Static_assert(sizeof(struct record_header) == 8, "part of the format");
+_Static_assert(sizeof(struct record_meta) == 16, "part of the format");
+_Static_assert(sizeof(struct record_string) == 16, "part of the format");
+_Static_assert(sizeof(struct record_module) == 112, "part of the format");
+_Static_assert(sizeof(struct record_process) == 32, "part of the format");
+_Static_assert(sizeof(struct record_thread) == 32, "part of the format");
+_Static_assert(sizeof(struct record_exit) == 24, "part of the format");
+_Static_assert(sizeof(struct record_mapping) == 48, "part of the format");
+_Static_assert(sizeof(struct record_frame) == 32, "part of the format");
+_Static_assert(sizeof(struct record_stack) == 24, "part of the format");
+_Static_assert(sizeof(struct record_sample) == 48, "part of the format");
+_Static_assert(sizeof(struct record_loss) == 32, "part of the format");
+_Static_assert(sizeof(struct record_symbol_level) == 16, "part of the format");
+_Static_assert(sizeof(struct record_symbol) == 16, "part of the format");
+_Static_assert(sizeof(struct record_cost) == 40, "part of the format");
+_Static_assert(sizeof(struct record_end) == 24, "part of the format");
+
+#endif
