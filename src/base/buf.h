@@ -33,7 +33,7 @@ void buf_add(struct buf *b, const void *bytes, size_t len);
 void buf_str(struct buf *b, const char *s);
 void buf_char(struct buf *b, char c);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void buf_vprintf(struct buf *b, const char *fmt, va_list ap);
+void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 
 /* Little-endian fixed width, and LEB128 as in DWARF and protobuf. */
 void buf_u8(struct buf *b, uint8_t v);

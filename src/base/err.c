@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+__attribute__((format(printf, 3, 0)))
 static void err_write(struct err *err, int code, const char *fmt, va_list ap)
 {
 	err->code = code;
