@@ -8,7 +8,7 @@
  * take the fields they know. Numbers of enums stored here never change meaning.
  *
  * Ids (strings, modules, frames, stacks) are written out and count up from 0, so that a damaged
- * block leaves holes instead of shifting what follows.
+ * block leaves holes instead of shifting what follows. Padding is written as zeros and ignored.
  */
 #ifndef SONDE_CAPTURE_RECORDS_H
 #define SONDE_CAPTURE_RECORDS_H
@@ -26,7 +26,8 @@ struct capture_file_header {
 	uint32_t header_bytes; /* the first block starts here */
 	uint64_t start_monotonic_ns;
 	uint64_t start_realtime_ns;
-	uint8_t reserved[32];
+	uint8_t reserved[24];
+	uint64_t checksum; /* XXH64 of the 56 bytes before it */
 };
 _Static_assert(sizeof(struct capture_file_header) == 64, "part of the format");
 
@@ -38,14 +39,16 @@ enum capture_codec {
 struct capture_block_header {
 	uint32_t magic;
 	uint32_t codec;        /* enum capture_codec */
-	uint32_t stored_bytes; /* follow this header */
+	uint32_t stored_bytes; /* follow this header; at most CAPTURE_MAX_BLOCK_BYTES */
 	uint32_t plain_bytes;  /* after decompression; at most CAPTURE_MAX_BLOCK_BYTES */
 	uint64_t sequence;     /* 0, 1, 2... */
-	uint64_t checksum;     /* XXH64 of the stored bytes and of the 24 header bytes before this */
+	uint64_t checksum;     /* XXH64 of the 24 bytes before it and of the XXH64 of the stored bytes */
 };
 _Static_assert(sizeof(struct capture_block_header) == 32, "part of the format");
 
 #define CAPTURE_MAX_BLOCK_BYTES (4u << 20)
+#define CAPTURE_MAX_STRING_BYTES (1u << 20) /* the writer cuts longer ones */
+#define CAPTURE_MAX_LEVELS 256               /* of a symbol; the writer keeps the outermost */
 
 enum record_type {
 	RECORD_META = 1,

@@ -23,20 +23,24 @@
 struct capture_writer;
 
 /* Creates `path` with mode 0600: a new file that replaces an older one of that name only when it
- * is a regular file of ours (never through a symlink). The message of a failure names the file. */
+ * is a regular file of ours (never through a symlink). A FIFO or character device of ours or
+ * root's is written to as it is, and /dev/stdout and /dev/fd/N mean that descriptor. The message
+ * of a failure names the file. The caller ignores SIGPIPE when pipes are possible. */
 int capture_writer_create(const char *path, struct capture_writer **ret, struct err *err);
 
 /* The same into a descriptor, of which ownership is taken (pipes, tests). */
 int capture_writer_to_fd(int fd, const char *name, struct capture_writer **ret, struct err *err);
 
+/* Strings longer than CAPTURE_MAX_STRING_BYTES are cut. NULL gives CAPTURE_NONE. */
 uint32_t capture_string(struct capture_writer *w, const char *s);
 uint32_t capture_string_bytes(struct capture_writer *w, const char *bytes, size_t len);
 
-/* Interned by all fields but `header` and `id`, which are filled in here. */
+/* Interned by all fields but `header`, `id` and padding, which are filled in here. */
 uint32_t capture_module(struct capture_writer *w, const struct record_module *module);
 uint32_t capture_frame(struct capture_writer *w, const struct record_frame *frame);
 
-/* The stack node for `frame` called by `parent` (CAPTURE_NONE for the outermost). */
+/* The stack node for `frame` called by `parent` (CAPTURE_NONE for the outermost). To bound memory
+ * the writer forgets old nodes now and then: their ids stay good, equal nodes get new ones. */
 uint32_t capture_stack(struct capture_writer *w, uint32_t parent, uint32_t frame);
 
 /* Number of frames so far and one of them, for naming them at the end. */
