@@ -66,10 +66,14 @@ int symbol_source_elf(struct elf_file *file, const struct symbol_elf_options *op
 /* Names from /proc/kallsyms. Fails with -EPERM when addresses are hidden (kptr_restrict). */
 int symbol_source_kernel(struct symbol_source **ret, struct err *err);
 
-/* Names from /tmp/perf-PID.map as the process `pid` (in our pid namespace) wrote it: the name by
- * its innermost pid namespace, under its root, owned by its user, a regular file, not a symlink.
- * -ENOENT when there is none, -EPERM for a foreign owner. */
-int symbol_source_perf_map(pid_t pid, struct symbol_source **ret, struct err *err);
+/* Opens /tmp/perf-PID.map as the process `pid` (in our pid namespace) writes it: the name by its
+ * innermost pid namespace, under its root, owned by its user, a regular file, not a symlink. A
+ * descriptor, -ENOENT when there is none, -EPERM for a foreign owner. Recorders open it while the
+ * process lives and read it at the end. */
+int symbol_perf_map_open(pid_t pid, struct err *err);
+
+/* Names from an open perf map, all that is in it now; `fd` stays the caller's. */
+int symbol_source_perf_map(int fd, struct symbol_source **ret, struct err *err);
 
 /* The same over a text in memory (tests, fuzzing). */
 int symbol_source_perf_map_text(

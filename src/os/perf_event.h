@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * perf_event_open and its rings: opening events, and getting records out of shared memory.
+ *
+ * Facts only: which events exist to be opened, on which threads, is the sampler's policy
+ * (sample/perf/). Records are the kernel's, but shared memory is memory: sizes are checked here
+ * before anyone sees them.
+ */
+#ifndef SONDE_OS_PERF_EVENT_H
+#define SONDE_OS_PERF_EVENT_H
+
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/* A descriptor (close-on-exec), or -errno. */
+int perf_event_open(struct perf_event_attr *attr, pid_t tid, int cpu, int group_fd);
+
+/* One number from a sysctl file under /proc/sys/kernel, `fallback` when it cannot be read. */
+int perf_sysctl(const char *name, int fallback);
+
+/* Largest sample_stack_user the kernel takes: below 64 KB and a multiple of 8. */
+#define PERF_MAX_STACK_BYTES 65528u
+
+/*
+ * A ring: one control page and 2^n data pages that the kernel fills and we empty.
+ *
+ * Protocol (perf_event_open(2), "MMAP layout"): data_head is loaded with acquire before the data
+ * is read, data_tail is stored with release after it was consumed.
+ */
+struct perf_ring {
+	struct perf_event_mmap_page *page; /* NULL: not mapped */
+	const uint8_t *data;
+	size_t data_bytes; /* a power of two */
+	uint64_t head;     /* as of perf_ring_begin() */
+	uint64_t tail;     /* consumed by us, not yet given back */
+	uint8_t *linear;   /* a record that wraps is copied here */
+};
+
+#define PERF_RECORD_MAX_BYTES 65536u
+
+/* Maps a ring of `pages` data pages (a power of two) over the event. -EPERM: over the mlock
+ * limit of this user. */
+int perf_ring_map(struct perf_ring *r, int fd, size_t pages);
+void perf_ring_unmap(struct perf_ring *r);
+
+/* Looks at what is there now; returns the number of bytes. */
+size_t perf_ring_begin(struct perf_ring *r);
+
+/* The next whole record, valid until the next call; NULL when there is no more, or the rest
+ * makes no sense (it is dropped then and *ret_malformed set). */
+const struct perf_event_header *perf_ring_next(struct perf_ring *r, bool *ret_malformed);
+
+/* Gives consumed space back to the kernel; records read before are no longer valid. */
+void perf_ring_end(struct perf_ring *r);
+
+#endif

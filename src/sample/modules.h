@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The object files that sampled processes map, each opened once for all of them.
+ *
+ * A file is opened when a mapping of it is first seen, so that it is still there to unwind with
+ * and to name from when the process, or the file's path, is gone. Modules live until the store is
+ * freed; pointers to them stay valid that long.
+ */
+#ifndef SONDE_SAMPLE_MODULES_H
+#define SONDE_SAMPLE_MODULES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "capture/writer.h"
+#include "elf/elf_file.h"
+#include "os/proc.h"
+#include "unwind/unwind.h"
+
+struct module {
+	struct elf_file *file;         /* NULL: not ELF, not readable, kernel or JIT */
+	struct unwind_module *unwind;  /* NULL: no file */
+	uint32_t capture_id;           /* in the recording */
+	uint32_t kind;                 /* enum module_kind */
+	pid_t pid;                     /* MODULE_JIT: whose memory */
+	int root_fd;                   /* O_PATH of the / of the process that mapped it; -1: ours */
+	int refused;                   /* errno of opening it; 0 when that worked */
+	bool loss_counted;             /* LOSS_FILE was reported for it */
+	uint64_t device, inode;        /* identity; 0, 0 for those without a file */
+	char *path;                    /* as the process sees it */
+};
+
+struct module_store;
+
+/* The writer is borrowed; each new module is written to it. */
+int module_store_new(struct capture_writer *w, struct module_store **ret, struct err *err);
+void module_store_free(struct module_store *s);
+
+/* The module behind a mapping of `pid`. Never fails but for memory (NULL): a file that cannot be
+ * opened gives a module without `file`. */
+struct module *module_store_mapped(struct module_store *s, pid_t pid, const struct proc_mapping *m);
+
+/* Executable memory of `pid` without a file. */
+struct module *module_store_jit(struct module_store *s, pid_t pid);
+
+/* The running kernel. */
+struct module *module_store_kernel(struct module_store *s);
+
+size_t module_store_count(const struct module_store *s);
+struct module *module_store_at(const struct module_store *s, size_t index);
+
+/* Address space bias of `m` mapped as said: address - bias = address in the module. False when
+ * the mapping lies in no segment of the file (then no address in it means anything). JIT memory
+ * has bias 0; a file that could not be read counts in file offsets. */
+bool module_bias(const struct module *m, const struct proc_mapping *mapping, uint64_t *ret);
+
+#endif

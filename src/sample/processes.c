@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "sample/processes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+#define BUCKETS 4096u
+
+struct process_table {
+	struct module_store *modules;
+	mapping_added added;
+	void *ctx;
+	struct process *processes[BUCKETS];
+	struct thread *threads[BUCKETS];
+};
+
+static unsigned bucket_of(pid_t id)
+{
+	return (unsigned)hash_u64((uint64_t)id) % BUCKETS;
+}
+
+int process_table_new(struct module_store *modules, mapping_added added, void *ctx,
+	struct process_table **ret, struct err *err)
+{
+	struct process_table *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return err_nomem(err);
+	t->modules = modules;
+	t->added = added;
+	t->ctx = ctx;
+	*ret = t;
+	return 0;
+}
+
+static void process_free(struct process *p)
+{
+	vec_release(&p->mappings);
+	free(p);
+}
+
+void process_table_free(struct process_table *t)
+{
+	if (!t)
+		return;
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		for (struct process *p = t->processes[i], *next; p; p = next) {
+			next = p->next;
+			process_free(p);
+		}
+		for (struct thread *th = t->threads[i], *next; th; th = next) {
+			next = th->next;
+			free(th);
+		}
+	}
+	free(t);
+}
+
+struct process *process_find(struct process_table *t, pid_t pid)
+{
+	for (struct process *p = t->processes[bucket_of(pid)]; p; p = p->next)
+		if (p->pid == pid)
+			return p;
+	return NULL;
+}
+
+struct process *process_get(struct process_table *t, pid_t pid)
+{
+	struct process *p = process_find(t, pid);
+
+	if (p)
+		return p;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->pid = pid;
+	p->next = t->processes[bucket_of(pid)];
+	t->processes[bucket_of(pid)] = p;
+	return p;
+}
+
+static void process_remove(struct process_table *t, struct process *p)
+{
+	struct process **at = &t->processes[bucket_of(p->pid)];
+
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	process_free(p);
+}
+
+/* Index of the first mapping that ends above `addr`. */
+static size_t lower_bound(const struct process *p, uint64_t addr)
+{
+	size_t lo = 0, hi = p->mappings.len;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (p->mappings.data[mid].end <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+const struct space_mapping *process_mapping(const struct process *p, uint64_t addr)
+{
+	size_t i = lower_bound(p, addr);
+
+	if (i == p->mappings.len || p->mappings.data[i].start > addr)
+		return NULL;
+	return &p->mappings.data[i];
+}
+
+/* Opens a gap at [start, end): what overlaps it is cut, split or dropped. The index of the gap,
+ * with room for one more mapping and for the second half of a split; -ENOMEM. */
+static ssize_t make_gap(struct process *p, uint64_t start, uint64_t end)
+{
+	if (vec_reserve(&p->mappings, p->mappings.len + 2))
+		return -ENOMEM;
+
+	struct space_mapping *all = p->mappings.data;
+	size_t first = lower_bound(p, start), last = first;
+
+	if (first < p->mappings.len && all[first].start < start) {
+		struct space_mapping tail = all[first];
+
+		all[first].end = start;
+		first++;
+		if (tail.end > end) {
+			memmove(all + first + 1, all + first,
+				(p->mappings.len - first) * sizeof(*all));
+			tail.start = end;
+			all[first] = tail;
+			p->mappings.len++;
+			return (ssize_t)first;
+		}
+		last = first;
+	}
+	while (last < p->mappings.len && all[last].end <= end)
+		last++;
+	if (last < p->mappings.len && all[last].start < end)
+		all[last].start = end;
+	memmove(all + first, all + last, (p->mappings.len - last) * sizeof(*all));
+	p->mappings.len -= last - first;
+	return (ssize_t)first;
+}
+
+int process_map(struct process_table *t, struct process *p, const struct proc_mapping *m)
+{
+	struct module *module = module_store_mapped(t->modules, p->pid, m);
+	ssize_t at = module ? make_gap(p, m->start, m->end) : -ENOMEM;
+
+	if (at < 0)
+		return -ENOMEM;
+
+	struct space_mapping *all = p->mappings.data, added = {
+		.start = m->start,
+		.end = m->end,
+		.module = module,
+	};
+	added.meaningless = !module_bias(module, m, &added.bias);
+	memmove(all + at + 1, all + at, (p->mappings.len - (size_t)at) * sizeof(*all));
+	all[at] = added;
+	p->mappings.len++;
+	t->added(t->ctx, p, &added);
+	return 0;
+}
+
+struct snapshot {
+	struct process_table *table;
+	struct process *process;
+};
+
+static int snapshot_mapping(void *ctx, const struct proc_mapping *m)
+{
+	struct snapshot *s = ctx;
+
+	if (!strcmp(m->path, "[stack]"))
+		s->process->stack_end = m->end;
+	return m->exec ? process_map(s->table, s->process, m) : 0;
+}
+
+int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns, struct err *err)
+{
+	struct snapshot s = {t, p};
+
+	p->mappings.len = 0;
+	p->snapshot_ns = p->refresh_ns = now_ns;
+	int rc = proc_each_mapping(p->pid, snapshot_mapping, &s, err);
+	p->maps_refused = rc == -EACCES || rc == -EPERM;
+	return rc;
+}
+
+struct process *process_fork(struct process_table *t, struct process *parent, pid_t child)
+{
+	struct process *p = process_get(t, child);
+
+	if (!p || vec_reserve(&p->mappings, parent->mappings.len))
+		return NULL;
+	if (parent->mappings.len)
+		memcpy(p->mappings.data, parent->mappings.data,
+			parent->mappings.len * sizeof(*p->mappings.data));
+	p->mappings.len = parent->mappings.len;
+	p->stack_end = parent->stack_end;
+	p->snapshot_ns = 0;
+	return p;
+}
+
+void process_exec(struct process *p)
+{
+	p->mappings.len = 0;
+	p->stack_end = 0;
+	p->snapshot_ns = 0;
+}
+
+struct thread *thread_find(struct process_table *t, pid_t tid)
+{
+	for (struct thread *th = t->threads[bucket_of(tid)]; th; th = th->next)
+		if (th->tid == tid)
+			return th;
+	return NULL;
+}
+
+struct thread *thread_get(struct process_table *t, struct process *p, pid_t tid)
+{
+	struct thread *th = thread_find(t, tid);
+
+	if (th && th->process == p)
+		return th;
+	if (th) /* the id was taken over by a thread of another process */
+		thread_exit(t, tid);
+	th = calloc(1, sizeof(*th));
+	if (!th)
+		return NULL;
+	th->tid = tid;
+	th->process = p;
+	th->selected = true;
+	th->next = t->threads[bucket_of(tid)];
+	t->threads[bucket_of(tid)] = th;
+	p->threads++;
+	return th;
+}
+
+void thread_exit(struct process_table *t, pid_t tid)
+{
+	struct thread **at = &t->threads[bucket_of(tid)];
+
+	while (*at && (*at)->tid != tid)
+		at = &(*at)->next;
+	if (!*at)
+		return;
+
+	struct thread *th = *at;
+
+	*at = th->next;
+	if (!--th->process->threads)
+		process_remove(t, th->process);
+	free(th);
+}

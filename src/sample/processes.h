@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The processes and threads being sampled, and what each process has mapped where.
+ *
+ * Kept up to date by the kernel's records (mmap, fork, exec, exit) in time order, on top of a
+ * snapshot of /proc/PID/maps for processes that were running before. There is no record of munmap:
+ * a new mapping replaces what it overlaps.
+ */
+#ifndef SONDE_SAMPLE_PROCESSES_H
+#define SONDE_SAMPLE_PROCESSES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "os/proc.h"
+#include "sample/modules.h"
+
+struct space_mapping {
+	uint64_t start, end, bias;
+	struct module *module;
+	bool meaningless; /* lies in no segment of its file: no address here can be looked up */
+};
+
+struct process {
+	pid_t pid;
+	uint64_t snapshot_ns;   /* when /proc/PID/maps was read; older mmap records are in it already */
+	uint64_t refresh_ns;    /* when it was last read again because an address was not found */
+	uint64_t stack_end;     /* top of the first stack, 0 not known */
+	unsigned threads;       /* known ones */
+	bool maps_refused;      /* not ours to read */
+	VEC(struct space_mapping) mappings; /* executable ones, ascending, not overlapping */
+	struct process *next;   /* hash chain */
+};
+
+struct thread {
+	pid_t tid;
+	struct process *process;
+	char name[PROC_NAME_BYTES];
+	bool selected;        /* by -t, --main, --tid */
+	struct thread *next;  /* hash chain */
+};
+
+struct process_table;
+
+/* Called for each mapping that is added, to write it down. */
+typedef void (*mapping_added)(void *ctx, const struct process *p, const struct space_mapping *m);
+
+int process_table_new(struct module_store *modules, mapping_added added, void *ctx,
+	struct process_table **ret, struct err *err);
+void process_table_free(struct process_table *t);
+
+/* The process, NULL when not known. */
+struct process *process_find(struct process_table *t, pid_t pid);
+
+/* The process, added (empty) when not known. NULL: out of memory. */
+struct process *process_get(struct process_table *t, pid_t pid);
+
+/* Reads /proc/PID/maps; what was there before is forgotten. */
+int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns, struct err *err);
+
+/* The child starts with a copy of its parent's mappings. NULL: out of memory. */
+struct process *process_fork(struct process_table *t, struct process *parent, pid_t child);
+
+/* exec: nothing of the old address space is left. */
+void process_exec(struct process *p);
+
+/* An executable mapping appeared. 0 or -ENOMEM. */
+int process_map(struct process_table *t, struct process *p, const struct proc_mapping *m);
+
+/* The mapping that holds `addr`, NULL when there is none. */
+const struct space_mapping *process_mapping(const struct process *p, uint64_t addr);
+
+/* Threads by id; `thread_get` adds one to the process when not known (NULL: out of memory). */
+struct thread *thread_find(struct process_table *t, pid_t tid);
+struct thread *thread_get(struct process_table *t, struct process *p, pid_t tid);
+
+/* Forgets the thread, and its process with the last one. */
+void thread_exit(struct process_table *t, pid_t tid);
+
+#endif

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The middle of `sonde record`: time-ordered events in, records out.
+ *
+ * A sample's user part is unwound here and now, while the process and its files are there. Each
+ * frame is (module, address in it), so a stack that two processes share is stored once.
+ */
+#include "sample/session_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+#define FRAME_LIMIT 4096
+/* An address outside every known mapping makes us read /proc/PID/maps again, this often at most. */
+#define REFRESH_NS (100 * NS_PER_MS)
+
+static void write_mapping(void *ctx, const struct process *p, const struct space_mapping *m)
+{
+	struct session *s = ctx;
+	struct record_mapping record = {
+		.time_ns = s->now_ns,
+		.start = m->start,
+		.end = m->end,
+		.bias = m->bias,
+		.pid = (uint32_t)p->pid,
+		.module = m->module->capture_id,
+	};
+
+	capture_record(s->writer, RECORD_MAPPING, &record, sizeof(record));
+	if (m->module->refused && m->module->refused != ENOEXEC && !m->module->loss_counted) {
+		m->module->loss_counted = true;
+		session_lost(s, LOSS_FILE, 1);
+	}
+}
+
+int session_new(struct capture_writer *w, const struct thread_selection *selection,
+	struct session **ret, struct err *err)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return err_nomem(err);
+	s->writer = w;
+	s->selection = selection;
+	s->now_ns = clock_monotonic_ns();
+	s->frames = calloc(FRAME_LIMIT, sizeof(*s->frames));
+	rc = s->frames ? module_store_new(w, &s->modules, err) : err_nomem(err);
+	if (!rc)
+		rc = process_table_new(s->modules, write_mapping, s, &s->processes, err);
+	if (!rc)
+		rc = unwinder_new(&s->unwinder, err);
+	if (rc) {
+		session_free(s);
+		return rc;
+	}
+	*ret = s;
+	return 0;
+}
+
+void session_free(struct session *s)
+{
+	if (!s)
+		return;
+	unwinder_free(s->unwinder);
+	process_table_free(s->processes);
+	module_store_free(s->modules);
+	perf_maps_release(s);
+	free(s->frames);
+	free(s);
+}
+
+/* ---- processes and threads ---- */
+
+static void select_thread(struct session *s, struct thread *th)
+{
+	const struct thread_selection *want = s->selection;
+
+	th->selected = (!want->tid || want->tid == th->tid) &&
+		(!want->main_only || th->process->pid == th->tid) &&
+		(!want->name || !regexec(want->name, th->name, 0, NULL, 0));
+}
+
+static void name_thread(struct session *s, struct thread *th, const char *name)
+{
+	struct record_thread record = {
+		.time_ns = s->now_ns,
+		.pid = (uint32_t)th->process->pid,
+		.tid = (uint32_t)th->tid,
+		.name = capture_string(s->writer, name),
+	};
+
+	snprintf(th->name, sizeof(th->name), "%s", name);
+	select_thread(s, th);
+	capture_record(s->writer, RECORD_THREAD, &record, sizeof(record));
+}
+
+static void write_process(struct session *s, pid_t pid, pid_t ppid)
+{
+	char command[4096];
+
+	if (proc_command_line(pid, command, sizeof(command), NULL))
+		command[0] = '\0';
+
+	struct record_process record = {
+		.time_ns = s->now_ns,
+		.pid = (uint32_t)pid,
+		.ppid = (uint32_t)ppid,
+		.command = capture_string(s->writer, command),
+	};
+
+	capture_record(s->writer, RECORD_PROCESS, &record, sizeof(record));
+}
+
+/* A thread that no record announced: it ran before we came. */
+static struct thread *adopt_thread(struct session *s, struct process *p, pid_t tid)
+{
+	char name[PROC_NAME_BYTES];
+	struct thread *th = thread_get(s->processes, p, tid);
+
+	if (!th)
+		return NULL;
+	if (proc_thread_name(p->pid, tid, name, sizeof(name), NULL))
+		snprintf(name, sizeof(name), "%d", (int)tid);
+	name_thread(s, th, name);
+	return th;
+}
+
+static struct process *adopt_process(struct session *s, pid_t pid, struct err *err)
+{
+	struct process *p = process_get(s->processes, pid);
+	struct proc_status status = {0};
+
+	if (!p) {
+		err_nomem(err);
+		return NULL;
+	}
+	proc_status_read(pid, &status, NULL);
+	write_process(s, pid, status.ppid);
+	process_snapshot(s->processes, p, clock_monotonic_ns(), err);
+	return p;
+}
+
+int session_adopt(struct session *s, pid_t pid, struct err *err)
+{
+	struct pid_vec tids = {0};
+	struct err why = {0};
+	int rc = proc_threads(pid, &tids, err);
+
+	s->now_ns = clock_monotonic_ns();
+	struct process *p = rc ? NULL : adopt_process(s, pid, &why);
+	if (!rc && (!p || why.code == ENOMEM))
+		rc = err_nomem(err);
+	for (size_t i = 0; !rc && i < tids.len; i++)
+		if (!adopt_thread(s, p, tids.data[i]))
+			rc = err_nomem(err);
+	vec_release(&tids);
+	return rc;
+}
+
+static struct process *known_process(struct session *s, pid_t pid)
+{
+	struct process *p = process_find(s->processes, pid);
+
+	return p ? p : adopt_process(s, pid, NULL);
+}
+
+static struct thread *known_thread(struct session *s, pid_t pid, pid_t tid)
+{
+	struct thread *th = thread_find(s->processes, tid);
+
+	if (th && th->process->pid == pid)
+		return th;
+
+	struct process *p = known_process(s, pid);
+
+	return p ? adopt_thread(s, p, tid) : NULL;
+}
+
+void session_mapped(struct session *s, pid_t pid, uint64_t time_ns, const struct proc_mapping *m)
+{
+	s->now_ns = time_ns;
+
+	struct process *p = known_process(s, pid);
+
+	if (!p || time_ns < p->snapshot_ns)
+		return;
+	if (process_map(s->processes, p, m))
+		session_lost(s, LOSS_FILE, 1);
+}
+
+void session_renamed(
+	struct session *s, pid_t pid, pid_t tid, const char *name, bool exec, uint64_t time_ns)
+{
+	s->now_ns = time_ns;
+
+	struct process *p = exec ? process_get(s->processes, pid) : known_process(s, pid);
+	struct thread *th = p ? thread_get(s->processes, p, tid) : NULL;
+
+	if (!th)
+		return;
+	name_thread(s, th, name);
+	if (exec && time_ns >= p->snapshot_ns) {
+		process_exec(p);
+		write_process(s, pid, 0);
+	}
+}
+
+void session_forked(
+	struct session *s, pid_t ppid, pid_t pid, pid_t ptid, pid_t tid, uint64_t time_ns)
+{
+	struct process *parent, *p;
+	struct thread *th, *from = thread_find(s->processes, ptid);
+
+	s->now_ns = time_ns;
+	parent = known_process(s, ppid);
+	p = parent && pid != ppid ? process_fork(s->processes, parent, pid) : parent;
+	if (!p)
+		return;
+	if (pid != ppid)
+		write_process(s, pid, ppid);
+	th = thread_get(s->processes, p, tid);
+	if (th && !th->name[0]) /* a new thread bears its creator's name until it is given one */
+		name_thread(s, th, from ? from->name : "");
+}
+
+void session_exited(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns)
+{
+	struct record_exit record = {
+		.time_ns = time_ns,
+		.pid = (uint32_t)pid,
+		.tid = (uint32_t)tid,
+	};
+
+	s->now_ns = time_ns;
+	capture_record(s->writer, RECORD_EXIT, &record, sizeof(record));
+	thread_exit(s->processes, tid);
+}
+
+bool session_selects(struct session *s, pid_t tid)
+{
+	const struct thread *th = thread_find(s->processes, tid);
+
+	return !th || th->selected;
+}
+
+/* ---- samples ---- */
+
+struct walk_ctx {
+	struct session *session;
+	struct process *process;
+};
+
+/* /proc/PID/maps again, unless that was done a moment ago. */
+static bool refresh(struct session *s, struct process *p)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (p->maps_refused || now - p->refresh_ns < REFRESH_NS)
+		return false;
+	/* Records older than this moment are in what we read now. */
+	return !process_snapshot(s->processes, p, now, NULL);
+}
+
+static bool find_mapping(void *ctx, uint64_t addr, struct unwind_mapping *ret)
+{
+	struct walk_ctx *w = ctx;
+	const struct space_mapping *m = process_mapping(w->process, addr);
+
+	if (!m && w->session->sampled_pc == addr && refresh(w->session, w->process))
+		m = process_mapping(w->process, addr);
+	if (!m)
+		return false;
+	if (m->module->kind == MODULE_JIT)
+		perf_map_note(w->session, m->module);
+	*ret = (struct unwind_mapping){
+		.start = m->start,
+		.end = m->end,
+		.bias = m->bias,
+		.module = m->meaningless ? NULL : m->module->unwind,
+		.id = m->module->capture_id,
+		.executable = true,
+	};
+	return true;
+}
+
+static bool read_memory(void *ctx, uint64_t addr, void *buf, size_t len)
+{
+	const struct walk_ctx *w = ctx;
+
+	return proc_read_memory(w->process->pid, addr, buf, len);
+}
+
+/* The kernel's part of the stack on top of `parent`; its leaf node. */
+static uint32_t push_kernel(struct session *s, const struct raw_sample *raw, uint32_t parent)
+{
+	struct module *kernel = raw->kernel_count ? module_store_kernel(s->modules) : NULL;
+
+	for (size_t i = raw->kernel_count; kernel && i-- > 0;) {
+		struct record_frame frame = {
+			.address = raw->kernel_ips[i],
+			.module = kernel->capture_id,
+			.kind = FRAME_KERNEL,
+			.how = i ? UNWIND_FP : UNWIND_SAMPLED,
+			.source = UNWIND_FROM_REGS,
+			.is_return = i > 0,
+		};
+		parent = capture_stack(s->writer, parent, capture_frame(s->writer, &frame));
+	}
+	return parent;
+}
+
+static uint32_t push_user(struct session *s, const struct unwind_frame *frames, size_t count)
+{
+	uint32_t parent = CAPTURE_NONE;
+
+	for (size_t i = count; i-- > 0;) {
+		struct record_frame frame = {
+			.address = frames[i].vaddr,
+			.module = frames[i].mapping_id,
+			.kind = FRAME_USER,
+			.how = frames[i].how,
+			.source = frames[i].source,
+			.is_return = frames[i].is_return,
+		};
+		parent = capture_stack(s->writer, parent, capture_frame(s->writer, &frame));
+	}
+	return parent;
+}
+
+static size_t walk(struct session *s, struct process *p, const struct raw_sample *raw,
+	enum unwind_end *ret_end)
+{
+	struct walk_ctx ctx = {s, p};
+	struct unwind_target target = {
+		.arch = UNWIND_X86_64,
+		.ctx = &ctx,
+		.find_mapping = find_mapping,
+		.read_memory = read_memory,
+		.stack_end = p->stack_end,
+	};
+
+#if defined(__aarch64__)
+	target.arch = UNWIND_AARCH64;
+	s->sampled_pc = raw->regs.value[UNWIND_A64_PC];
+#else
+	s->sampled_pc = raw->regs.value[UNWIND_X86_PC];
+#endif
+	return unwinder_walk(
+		s->unwinder, &target, &raw->regs, &raw->dump, s->frames, FRAME_LIMIT, ret_end);
+}
+
+/* Bytes of the dump that the walk went through: what a smaller dump would have had to hold. */
+static uint32_t used_bytes(const struct raw_sample *raw, const struct unwind_frame *f, size_t n)
+{
+	while (n && !f[n - 1].cfa)
+		n--;
+	if (!n || f[n - 1].cfa < raw->dump.start || f[n - 1].cfa - raw->dump.start > UINT32_MAX)
+		return 0;
+	return (uint32_t)(f[n - 1].cfa - raw->dump.start);
+}
+
+void session_sample(struct session *s, const struct raw_sample *raw)
+{
+	struct thread *th = known_thread(s, raw->pid, raw->tid);
+	enum unwind_end end = UNWIND_NO_REGS;
+	size_t count = 0;
+
+	s->now_ns = raw->time_ns;
+	if (!th || !th->selected)
+		return;
+	if (raw->has_regs)
+		count = walk(s, th->process, raw, &end);
+	else
+		s->pending_losses[LOSS_NO_REGS]++;
+
+	struct record_sample record = {
+		.time_ns = raw->time_ns,
+		.weight = raw->weight_ns,
+		.pid = (uint32_t)raw->pid,
+		.tid = (uint32_t)raw->tid,
+		.stack = push_kernel(s, raw, push_user(s, s->frames, count)),
+		.cpu = raw->cpu,
+		.end = (uint8_t)end,
+		.used_bytes = used_bytes(raw, s->frames, count),
+	};
+	capture_record(s->writer, RECORD_SAMPLE, &record, sizeof(record));
+	s->stats.samples++;
+	s->stats.frames += count;
+	s->stats.ends[end]++;
+}
+
+/* ---- losses and flushing ---- */
+
+void session_lost(struct session *s, enum loss_kind kind, uint64_t count)
+{
+	s->pending_losses[kind] += count;
+}
+
+void session_flush(struct session *s, uint64_t now_ns)
+{
+	for (uint32_t kind = 0; kind < LOSS_KIND_COUNT; kind++) {
+		struct record_loss record = {
+			.time_ns = now_ns,
+			.count = s->pending_losses[kind],
+			.kind = kind,
+		};
+
+		if (!record.count)
+			continue;
+		capture_record(s->writer, RECORD_LOSS, &record, sizeof(record));
+		s->stats.losses[kind] += record.count;
+		s->pending_losses[kind] = 0;
+	}
+	capture_writer_flush(s->writer);
+}
+
+void session_stats(const struct session *s, struct session_stats *ret)
+{
+	*ret = s->stats;
+}
