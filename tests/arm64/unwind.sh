@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# Builds base and unwind for aarch64, and runs on an emulated processor every unit test that needs
+# nothing else.
+cd "$(dirname "$0")/../.." || exit 1
+cc=aarch64-linux-gnu-gcc
+emulator=qemu-aarch64-static
+out=${SONDE_BUILD:-build}/arm64
+flags='-std=gnu17 -O2 -g -static -D_GNU_SOURCE -DSONDE_VERSION="arm64" -Isrc -I. -Itests
+	-include base/banned.h -Wall -Wextra -Werror -Wshadow -Wformat=2 -fno-strict-aliasing
+	-Wno-unused-parameter -Wno-missing-field-initializers'
+
+for tool in $cc $emulator; do
+	if ! command -v $tool >/dev/null; then
+		echo "skip unwind: $tool is not installed"
+		exit 0
+	fi
+done
+
+# Only base/ and unwind/ among the quoted includes of the test.
+portable() {
+	! grep '^#include "' "$1" | grep -vqE '"(base/|unwind/|test\.h|unit/test\.h)'
+}
+
+mkdir -p "$out"
+status=0
+for test in tests/unit/test_*.c; do
+	portable "$test" || continue
+	name=$(basename "$test" .c)
+	if ! $cc $flags -o "$out/$name" "$test" src/base/*.c src/unwind/*.c -lm -pthread; then
+		echo "FAIL ${name#test_}: it does not compile"
+		status=1
+		continue
+	fi
+	$emulator "$out/$name" >"$out/$name.log" 2>&1
+	code=$?
+	sed -E "s#^(ok|FAIL|skip) #\1 ${name#test_}/#" "$out/$name.log"
+	if [ $code != 0 ]; then
+		grep -q ^FAIL "$out/$name.log" || echo "FAIL ${name#test_}: exit status $code"
+		status=1
+	fi
+done
+exit $status
