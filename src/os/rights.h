@@ -55,7 +55,7 @@ struct right {
 	bool needed;     /* recording one's own processes needs it */
 	char found[200]; /* what is there */
 	char cost[200];  /* what is lost without it; "" when nothing is missing */
-	char fix[240];   /* the command; "" when there is nothing to fix, or no way */
+	char fix[400];   /* the command; "" when there is nothing to fix, or no way */
 };
 
 VEC_TYPE(right_vec, struct right);
