@@ -83,11 +83,12 @@ static const void *linearised(struct perf_ring *r, size_t at, size_t len)
 	return r->linear;
 }
 
-const struct perf_event_header *perf_ring_next(struct perf_ring *r, bool *ret_malformed)
+const struct perf_event_header *perf_ring_peek(struct perf_ring *r, bool *ret_malformed)
 {
 	uint64_t left = r->head - r->tail;
 	struct perf_event_header header;
 
+	r->peeked = 0;
 	if (!left)
 		return NULL;
 
@@ -95,16 +96,20 @@ const struct perf_event_header *perf_ring_next(struct perf_ring *r, bool *ret_ma
 
 	/* Records are 8-byte aligned, so the 8-byte header never wraps. */
 	memcpy(&header, r->data + at, sizeof(header));
-	if (left > r->data_bytes || header.size < sizeof(header) || header.size > left) {
+	if (left > r->data_bytes || header.size < sizeof(header) || header.size % 8 ||
+		header.size > left) {
 		*ret_malformed = true;
-		r->tail = r->head;
+		r->peeked = (size_t)left;
+		perf_ring_pop(r);
 		return NULL;
 	}
-	r->tail += header.size;
+	r->peeked = header.size;
 	return linearised(r, at, header.size);
 }
 
-void perf_ring_end(struct perf_ring *r)
+void perf_ring_pop(struct perf_ring *r)
 {
+	r->tail += r->peeked;
+	r->peeked = 0;
 	__atomic_store_n(&r->page->data_tail, r->tail, __ATOMIC_RELEASE);
 }

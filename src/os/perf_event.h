@@ -37,7 +37,8 @@ struct perf_ring {
 	const uint8_t *data;
 	size_t data_bytes; /* a power of two */
 	uint64_t head;     /* as of perf_ring_begin() */
-	uint64_t tail;     /* consumed by us, not yet given back */
+	uint64_t tail;     /* consumed by us */
+	size_t peeked;     /* size of the record that was peeked at */
 	uint8_t *linear;   /* a record that wraps is copied here */
 };
 
@@ -51,11 +52,11 @@ void perf_ring_unmap(struct perf_ring *r);
 /* Looks at what is there now; returns the number of bytes. */
 size_t perf_ring_begin(struct perf_ring *r);
 
-/* The next whole record, valid until the next call; NULL when there is no more, or the rest
- * makes no sense (it is dropped then and *ret_malformed set). */
-const struct perf_event_header *perf_ring_next(struct perf_ring *r, bool *ret_malformed);
+/* The oldest record of those perf_ring_begin() saw, valid until perf_ring_pop(); NULL when there
+ * is none, or what is there makes no sense (it is dropped then and *ret_malformed set). */
+const struct perf_event_header *perf_ring_peek(struct perf_ring *r, bool *ret_malformed);
 
-/* Gives consumed space back to the kernel; records read before are no longer valid. */
-void perf_ring_end(struct perf_ring *r);
+/* Moves on past the record that perf_ring_peek() gave and hands its space back to the kernel. */
+void perf_ring_pop(struct perf_ring *r);
 
 #endif

@@ -69,8 +69,9 @@ int proc_each_mapping(pid_t pid,
 /*
  * Opens the file behind a mapping, read-only: by /proc/PID/map_files (the exact inode, also when
  * the path was deleted or replaced), else by path under /proc/PID/root, without following
- * symlinks out of it, and only when device and inode are the mapping's. Returns a descriptor of
- * a regular file or -errno: -ESTALE when the path now names another file.
+ * symlinks out of it, and only when the inode is the mapping's (the device is not compared:
+ * overlayfs and btrfs show different ones). Returns a descriptor of a regular file or -errno:
+ * -ESTALE when the path now names another file.
  */
 int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *err);
 

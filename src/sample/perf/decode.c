@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * perf records -> session calls. Layouts: perf_event_open(2), "MMAP layout", and
+ * include/uapi/linux/perf_event.h.
+ */
+#include "sample/perf/perf_priv.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+
+#include "base/cursor.h"
+
+/* Bytes of the sample_id trailer of every record but samples: TID, TIME, CPU, IDENTIFIER. */
+#define TRAILER_BYTES 32
+
+uint64_t perf_record_time(const struct perf_sampler *s, const struct perf_event_header *header)
+{
+	struct cursor c = cursor_over(header, header->size);
+
+	if (header->type == PERF_RECORD_SAMPLE) /* header, IDENTIFIER, IP, TID */
+		cursor_skip(&c, sizeof(*header) + 24);
+	else if (header->size >= sizeof(*header) + TRAILER_BYTES)
+		cursor_skip(&c, header->size - TRAILER_BYTES + 8u);
+	else
+		return 0;
+	return cursor_u64(&c);
+}
+
+static void read_regs(struct cursor *c, struct unwind_regs *regs)
+{
+#if defined(__x86_64__)
+	/* perf's order (bits of the mask, ascending) -> DWARF numbers; -1: flags, not wanted */
+	static const int8_t dwarf[] = {0, 3, 2, 1, 4, 5, 6, 7, 16, 8, 9, 10, 11, 12, 13, 14, 15};
+	enum { COUNT = sizeof(dwarf) };
+	for (unsigned i = 0; i < COUNT; i++)
+		regs->value[dwarf[i]] = cursor_u64(c);
+	regs->known = (1ULL << COUNT) - 1;
+#else
+	for (unsigned i = 0; i < UNWIND_MAX_REGS; i++)
+		regs->value[i] = cursor_u64(c);
+	regs->known = (1ULL << UNWIND_MAX_REGS) - 1;
+#endif
+}
+
+/* The kernel's callchain without its context markers, which are huge numbers. */
+static size_t kernel_chain(struct cursor *c, uint64_t *ips, size_t limit)
+{
+	uint64_t nr = cursor_u64(c);
+	size_t kept = 0;
+
+	if (nr > cursor_left(c) / sizeof(uint64_t)) {
+		c->bad = true;
+		return 0;
+	}
+	for (uint64_t i = 0; i < nr; i++) {
+		uint64_t ip = cursor_u64(c);
+
+		if (ip < PERF_CONTEXT_MAX && kept < limit)
+			ips[kept++] = ip;
+	}
+	return kept;
+}
+
+#define MAX_KERNEL_FRAMES 256
+
+static void decode_sample(struct perf_sampler *s, struct cursor *c)
+{
+	uint64_t ips[MAX_KERNEL_FRAMES];
+	struct raw_sample raw = {.kernel_ips = ips, .weight_ns = s->period_ns};
+	uint64_t id = cursor_u64(c), size;
+
+	cursor_skip(c, 8); /* ip: in the registers, or first in the chain */
+	raw.pid = (pid_t)cursor_u32(c);
+	raw.tid = (pid_t)cursor_u32(c);
+	raw.time_ns = cursor_u64(c);
+	raw.cpu = (uint16_t)cursor_u32(c);
+	cursor_skip(c, 4);
+	if (s->attr.sample_type & PERF_SAMPLE_CALLCHAIN)
+		raw.kernel_count = kernel_chain(c, ips, MAX_KERNEL_FRAMES);
+	raw.has_regs = false;
+	uint64_t abi = cursor_u64(c);
+	if (abi != PERF_SAMPLE_REGS_ABI_NONE)
+		read_regs(c, &raw.regs);
+	size = cursor_u64(c);
+	if (size) { /* without a stack there is no dyn_size either */
+		raw.dump.bytes = cursor_bytes(c, size);
+		uint64_t valid = cursor_u64(c);
+		raw.dump.size = (size_t)(valid < size ? valid : size);
+	}
+	if (c->bad) {
+		session_lost(s->session, LOSS_MALFORMED, 1);
+		return;
+	}
+	raw.has_regs = abi == PERF_SAMPLE_REGS_ABI_64;
+#if defined(__x86_64__)
+	raw.dump.start = raw.regs.value[UNWIND_X86_RSP];
+#else
+	raw.dump.start = raw.regs.value[UNWIND_A64_SP];
+#endif
+
+	struct watched_event *e = perf_event_of_id(s, id);
+
+	if (e && (e->tid == -1 || e->tid == raw.tid))
+		e->sampled_ns = raw.time_ns;
+	/* A thread that was started by a watched one while we were attaching has events of its own
+	 * and the inherited ones: count it once. */
+	if (e && e->tid != -1 && e->tid != raw.tid && perf_watches_thread(s, raw.tid))
+		return;
+	if (raw.pid == 0) /* the idle task */
+		return;
+	session_sample(s->session, &raw);
+}
+
+/* Names in records end with a NUL inside the record, before the trailer. */
+static const char *record_name(struct cursor *c, char *buf, size_t size)
+{
+	size_t left = cursor_left(c);
+	struct cursor body = cursor_sub(c, left > TRAILER_BYTES ? left - TRAILER_BYTES : 0);
+	const char *name = cursor_cstr(&body);
+	size_t len = strlen(name);
+
+	if (len >= size)
+		len = size - 1;
+	for (size_t i = 0; i < len; i++)
+		buf[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7f ? '?' : name[i];
+	buf[len] = '\0';
+	return buf;
+}
+
+static void decode_mmap2(struct perf_sampler *s, struct cursor *c, uint64_t time_ns)
+{
+	char path[4096];
+	struct proc_mapping m = {.exec = true};
+	pid_t pid = (pid_t)cursor_u32(c);
+	uint32_t major, minor;
+
+	cursor_skip(c, 4); /* tid */
+	m.start = cursor_u64(c);
+	uint64_t len = cursor_u64(c);
+	m.offset = cursor_u64(c);
+	major = cursor_u32(c);
+	minor = cursor_u32(c);
+	m.device = makedev(major, minor);
+	m.inode = cursor_u64(c);
+	cursor_skip(c, 8); /* inode generation */
+	uint32_t prot = cursor_u32(c);
+	cursor_skip(c, 4); /* flags */
+	m.path = record_name(c, path, sizeof(path));
+	if (c->bad || !len || __builtin_add_overflow(m.start, len, &m.end)) {
+		session_lost(s->session, LOSS_MALFORMED, 1);
+		return;
+	}
+	if (prot & PROT_EXEC)
+		session_mapped(s->session, pid, time_ns, &m);
+}
+
+static void decode_comm(struct perf_sampler *s, struct cursor *c, bool exec, uint64_t time_ns)
+{
+	char name[PROC_NAME_BYTES];
+	pid_t pid = (pid_t)cursor_u32(c), tid = (pid_t)cursor_u32(c);
+
+	record_name(c, name, sizeof(name));
+	if (!c->bad)
+		session_renamed(s->session, pid, tid, name, exec, time_ns);
+}
+
+static void decode_task(struct perf_sampler *s, struct cursor *c, bool fork, uint64_t time_ns)
+{
+	pid_t pid = (pid_t)cursor_u32(c), ppid = (pid_t)cursor_u32(c);
+	pid_t tid = (pid_t)cursor_u32(c), ptid = (pid_t)cursor_u32(c);
+
+	if (c->bad)
+		return;
+	if (fork)
+		session_forked(s->session, ppid, pid, ptid, tid, time_ns);
+	else
+		session_exited(s->session, pid, tid, time_ns);
+}
+
+void perf_decode(struct perf_sampler *s, const struct perf_event_header *header)
+{
+	struct cursor c = cursor_over(header, header->size);
+	uint64_t time_ns = perf_record_time(s, header);
+
+	cursor_skip(&c, sizeof(*header));
+	switch (header->type) {
+	case PERF_RECORD_SAMPLE:
+		decode_sample(s, &c);
+		break;
+	case PERF_RECORD_MMAP2:
+		decode_mmap2(s, &c, time_ns);
+		break;
+	case PERF_RECORD_COMM:
+		decode_comm(s, &c, header->misc & PERF_RECORD_MISC_COMM_EXEC, time_ns);
+		break;
+	case PERF_RECORD_FORK:
+	case PERF_RECORD_EXIT:
+		decode_task(s, &c, header->type == PERF_RECORD_FORK, time_ns);
+		break;
+	case PERF_RECORD_LOST: /* id, lost */
+		cursor_skip(&c, 8);
+		session_lost(s->session, LOSS_RING, cursor_u64(&c));
+		break;
+	case PERF_RECORD_LOST_SAMPLES:
+		session_lost(s->session, LOSS_RING, cursor_u64(&c));
+		break;
+	case PERF_RECORD_THROTTLE:
+		session_lost(s->session, LOSS_THROTTLE, 1);
+		break;
+	default: /* UNTHROTTLE, and kinds that were not asked for */
+		break;
+	}
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the perf sampler share. */
+#ifndef SONDE_SAMPLE_PERF_PRIV_H
+#define SONDE_SAMPLE_PERF_PRIV_H
+
+#include "base/vec.h"
+#include "os/perf_event.h"
+#include "sample/perf/perf.h"
+
+/* One event: one thread (or every thread, in system-wide mode) on one CPU. */
+struct watched_event {
+	int fd;
+	pid_t tid; /* -1: all */
+	uint64_t id;
+	uint64_t sampled_ns; /* time of its last sample, 0 once its period was drawn anew */
+};
+
+struct cpu_ring {
+	int cpu;
+	int fd; /* the dummy event that owns the ring: it outlives every thread */
+	struct perf_ring ring;
+	const struct perf_event_header *next; /* its oldest record; NULL: none, or not looked */
+	uint64_t next_ns;                     /* time of that */
+};
+
+VEC_TYPE(event_vec, struct watched_event);
+
+struct perf_sampler {
+	struct session *session;
+	struct perf_sampler_options options;
+	struct perf_event_attr attr; /* of the sampling events */
+	const char *event_name;
+	bool kernel;
+	int epoll_fd;
+	VEC(struct cpu_ring) rings;
+	struct event_vec events;
+	uint32_t *id_slots; /* event id -> index in events + 1; open addressing */
+	size_t id_slot_count;
+	VEC(pid_t) watched; /* threads with events of their own, ascending */
+	size_t missed_threads;
+	uint64_t period_ns, random;
+	uint64_t ring_bytes_read;
+};
+
+/* event.c: attr, and the choice of the event */
+int perf_choose_event(struct perf_sampler *s, struct err *err);
+struct perf_event_attr perf_dummy_attr(void);
+
+/* attach.c */
+struct watched_event *perf_event_of_id(const struct perf_sampler *s, uint64_t id);
+bool perf_watches_thread(const struct perf_sampler *s, pid_t tid);
+
+/* jitter.c: draws new periods for the events that were just sampled */
+void perf_jitter(struct perf_sampler *s);
+
+/* decode.c: hands one record to the session */
+void perf_decode(struct perf_sampler *s, const struct perf_event_header *header);
+uint64_t perf_record_time(const struct perf_sampler *s, const struct perf_event_header *header);
+
+#endif
