@@ -5,7 +5,8 @@
  * A profile is loaded whole from a recording, then only read. Everything is arrays and indices;
  * all strings live in one table and are valid until profile_free(). References that a damaged file
  * left dangling are replaced on loading by PROFILE_NONE or by a placeholder, so that readers of
- * the model need no checks beyond those stated here.
+ * the model need no checks beyond those stated here. Control characters in strings become '?', so
+ * that a name cannot drive a terminal. Once loaded a profile may be read by many threads.
  */
 #ifndef SONDE_PROFILE_PROFILE_H
 #define SONDE_PROFILE_PROFILE_H
@@ -36,12 +37,19 @@ struct profile_module {
 	uint64_t start, end, bias;
 };
 
-/* A function as reports count it: one name in one module. */
+/*
+ * A function as reports count it: one name in one module.
+ *
+ * Code without a name is a function of its own for each address, "libfoo.so+0x1a2b40" (the address
+ * in the module; "[jit]+0x7f..", "[kernel]+0xff.." and "[unmapped]+0x.." where there is no file).
+ * Where a function begins is not known then, and putting a whole stripped module under one name
+ * would hide the hot spots that were asked for; `reason` says why the name is missing.
+ */
 struct profile_function {
-	const char *name;   /* never NULL; "[unknown 0x1234 in libc.so.6]"-like for holes */
-	const char *file;   /* NULL when unknown */
+	const char *name;   /* never NULL */
+	const char *file;   /* of one of its frames; NULL when unknown */
 	uint32_t module;    /* index, PROFILE_NONE when not mapped */
-	bool unresolved;    /* the name is a placeholder */
+	bool unresolved;    /* the name is a placeholder, or of no code: "[truncated]", "[lost]" */
 	bool kernel;
 	uint8_t reason;     /* enum symbol_reason */
 };
@@ -69,6 +77,7 @@ struct profile_node {
 	uint32_t depth; /* 1 for the outermost */
 };
 
+/* Every thread that was seen and passes the filter, by first appearance; some have no samples. */
 struct profile_thread {
 	uint32_t pid, tid;
 	const char *name;    /* last name seen; never NULL */
@@ -86,12 +95,13 @@ struct profile_sample {
 	uint8_t end; /* enum unwind_end */
 };
 
-/* How far the stacks may be believed. Percentages are 0..100 of samples (frames for the frame
+/* How far the stacks may be believed, for the samples that pass the filter. rooted_pct counts
+ * UNWIND_ROOT and truncated_pct UNWIND_TRUNCATED, which includes stacks that damage cut short. Percentages are 0..100 of samples (frames for the frame
  * ones); 0 when there is nothing to count. */
 struct profile_quality {
 	uint64_t samples, frames;
 	uint64_t ends[UNWIND_END_COUNT]; /* samples by the end of their stack */
-	uint64_t guessed_frames;         /* UNWIND_SCAN and UNWIND_LEAF deeper than the leaf */
+	uint64_t guessed_frames;         /* UNWIND_SCAN, and UNWIND_LEAF not above a sampled frame */
 	uint64_t fp_frames;
 	uint64_t unresolved_frames;
 	double rooted_pct, truncated_pct, guessed_frames_pct, fp_frames_pct, unresolved_frames_pct;
@@ -107,6 +117,7 @@ struct profile {
 	VEC(struct profile_node) nodes;
 	VEC(struct profile_thread) threads;
 	VEC(struct profile_sample) samples; /* by time */
+	uint32_t truncated_function;        /* the one named "[truncated]"; always there */
 	VEC(const char *) meta;             /* key, value, key, value... */
 	uint64_t start_ns, end_ns;          /* CLOCK_MONOTONIC, first and last moment recorded */
 	uint64_t start_realtime_ns;
@@ -139,7 +150,7 @@ int profile_load_memory(const void *bytes, size_t size, const struct profile_loa
 	struct profile **ret, struct err *err);
 void profile_free(struct profile *p);
 
-/* The value of a META key, NULL when absent. */
+/* The value of a META key, the last one written; NULL when absent. */
 const char *profile_meta(const struct profile *p, const char *key);
 
 /* Levels of a whole stack, leaf first (inlines innermost first). Returns how many there are; writes
@@ -148,7 +159,8 @@ size_t profile_stack_levels(
 	const struct profile *p, uint32_t node, uint32_t *ret_levels, size_t limit);
 
 /* Samples in which a function was on top (self) and anywhere (total, recursion counted once),
- * in samples and in weight. Arrays of functions.len, owned by the caller. */
+ * in samples and in weight. An array of functions.len, to be freed by the caller. "[truncated]" has
+ * the samples that hang under it in the tree as total, and those without any frame as self. */
 struct profile_count {
 	uint64_t self, total, self_weight, total_weight;
 };
@@ -162,7 +174,7 @@ struct tree_node {
 	uint32_t first_child, next_sibling; /* indices, PROFILE_NONE; by total, largest first */
 	uint64_t self, total;  /* samples */
 	uint64_t self_weight, total_weight;
-	bool inlined; /* this level was inlined into its parent */
+	bool inlined; /* always inlined into its caller here */
 	bool guessed; /* at least one of its frames was a guess */
 };
 
@@ -170,8 +182,16 @@ struct profile_tree {
 	VEC(struct tree_node) nodes; /* nodes.data[0] is the root */
 };
 
-/* `inverted`: leaves at the root (who calls this). Not inverted, stacks that do not reach their root
- * hang under a node for the function named "[truncated]". */
+/*
+ * Not inverted: callers above callees. Stacks that do not reach their root hang under a node for the
+ * function named "[truncated]", and samples without frames are its `self`.
+ *
+ * Inverted: leaves at the root (who calls this), at most PROFILE_INVERTED_DEPTH levels of a stack;
+ * `self` counts the stacks whose outermost frame this is. Samples without frames are as above.
+ *
+ * In both, total = self + the totals of the children. *ret is untouched after a failure.
+ */
+#define PROFILE_INVERTED_DEPTH 1024
 int profile_tree_build(
 	const struct profile *p, bool inverted, struct profile_tree *ret, struct err *err);
 void profile_tree_release(struct profile_tree *t);

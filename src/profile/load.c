@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Records of a recording, one after the other, into the arrays of a loader. */
+#include <string.h>
+
+#include "base/hash.h"
+#include "profile/profile_priv.h"
+
+uint32_t id_map_find(const struct id_map *m, uint32_t id)
+{
+	if (id < m->ids.len && m->ids.data[id] == id)
+		return id;
+
+	size_t low = 0, high = m->ids.len;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (m->ids.data[middle] == id)
+			return (uint32_t)middle;
+		if (m->ids.data[middle] < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return PROFILE_NONE;
+}
+
+/* Whether a record may define this id: ids ascend, and CAPTURE_NONE is none. */
+static bool id_map_accepts(const struct id_map *m, uint32_t id)
+{
+	return id != CAPTURE_NONE && (!m->ids.len || id > m->ids.data[m->ids.len - 1]);
+}
+
+const char *loader_text(struct loader *l, const char *bytes, size_t len)
+{
+	size_t clean = 0;
+
+	len = strnlen(bytes, len);
+	while (clean < len && (unsigned char)bytes[clean] >= ' ' && bytes[clean] != 0x7f)
+		clean++;
+
+	char *copy = NULL;
+
+	if (clean < len) {
+		copy = malloc(len);
+		if (!copy)
+			return NULL;
+		for (size_t i = 0; i < len; i++)
+			copy[i] = (unsigned char)bytes[i] < ' ' || bytes[i] == 0x7f ? '?' : bytes[i];
+	}
+
+	uint32_t id = intern_add(&l->p->strings, copy ? copy : bytes, len);
+
+	free(copy);
+	return id == INTERN_NONE ? NULL : intern_get(&l->p->strings, id, NULL);
+}
+
+/* The string of an id, NULL when it was lost or is CAPTURE_NONE. */
+static const char *string_of(const struct loader *l, uint32_t id)
+{
+	uint32_t at = id_map_find(&l->string_ids, id);
+
+	return at == PROFILE_NONE ? NULL : l->strings.data[at];
+}
+
+static void note_time(struct loader *l, uint64_t time_ns)
+{
+	if (time_ns > l->last_ns)
+		l->last_ns = time_ns;
+}
+
+/* ---- threads ---- */
+
+static uint64_t thread_hash(uint32_t pid, uint32_t tid)
+{
+	return hash_u64((uint64_t)pid << 32 | tid);
+}
+
+static uint64_t thread_hash_of(const void *ctx, uint32_t index)
+{
+	const struct profile_thread *t = &((const struct loader *)ctx)->p->threads.data[index];
+
+	return thread_hash(t->pid, t->tid);
+}
+
+/* The index of a thread, added when it is new; PROFILE_NONE when out of memory. */
+static uint32_t thread_index(struct loader *l, uint32_t pid, uint32_t tid)
+{
+	uint64_t hash = thread_hash(pid, tid);
+	struct id_probe probe = id_probe_start(&l->thread_ids, hash);
+	struct profile_thread t = {.pid = pid, .tid = tid};
+
+	while (id_probe_next(&l->thread_ids, &probe)) {
+		const struct profile_thread *known = &l->p->threads.data[probe.id];
+		if (known->pid == pid && known->tid == tid)
+			return probe.id;
+	}
+	if (id_table_reserve(&l->thread_ids, thread_hash_of, l) || vec_push(&l->p->threads, t))
+		return PROFILE_NONE;
+	id_table_add(&l->thread_ids, hash, (uint32_t)l->p->threads.len - 1);
+	return (uint32_t)l->p->threads.len - 1;
+}
+
+/* ---- one function a record type: 0 or -ENOMEM ---- */
+
+static int load_meta(struct loader *l, const struct record_meta *r)
+{
+	const char *key = string_of(l, r->key), *value = string_of(l, r->value);
+
+	if (!key || !value)
+		return 0;
+	if (vec_reserve(&l->p->meta, l->p->meta.len + 2))
+		return -ENOMEM;
+	l->p->meta.data[l->p->meta.len++] = key;
+	l->p->meta.data[l->p->meta.len++] = value;
+	return 0;
+}
+
+static int load_string(struct loader *l, const struct record_string *r)
+{
+	if (!id_map_accepts(&l->string_ids, r->id))
+		return 0;
+
+	const char *text = loader_text(l, (const char *)(r + 1), r->len);
+
+	if (!text || vec_push(&l->strings, text) || vec_push(&l->string_ids.ids, r->id))
+		return -ENOMEM;
+	return 0;
+}
+
+static const char *last_component(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static int load_module(struct loader *l, const struct record_module *r)
+{
+	const char *path = string_of(l, r->path);
+	struct profile_module m = {
+		.path = path && *path ? path : "[lost]",
+		.kind = r->kind,
+		.pid = r->pid,
+		.build_id_bytes = r->build_id_bytes,
+	};
+	struct module_file file = {.inode = r->inode, .device = r->device};
+
+	if (!id_map_accepts(&l->module_ids, r->id))
+		return 0;
+	m.name = last_component(m.path);
+	memcpy(m.build_id, r->build_id, sizeof(m.build_id));
+	if (vec_push(&l->p->modules, m) || vec_push(&l->files, file) ||
+		vec_push(&l->module_ids.ids, r->id))
+		return -ENOMEM;
+	return 0;
+}
+
+static int load_process(struct loader *l, const struct record_process *r)
+{
+	const char *command = string_of(l, r->command);
+
+	note_time(l, r->time_ns);
+	if (!command)
+		return 0;
+	return vec_push(&l->processes, (struct loaded_process){r->pid, command});
+}
+
+static int load_thread(struct loader *l, const struct record_thread *r)
+{
+	const char *name = string_of(l, r->name);
+	uint32_t index = thread_index(l, r->pid, r->tid);
+
+	note_time(l, r->time_ns);
+	if (index == PROFILE_NONE)
+		return -ENOMEM;
+	if (name)
+		l->p->threads.data[index].name = name;
+	return 0;
+}
+
+static int load_mapping(struct loader *l, const struct record_mapping *r)
+{
+	uint32_t module = id_map_find(&l->module_ids, r->module);
+
+	note_time(l, r->time_ns);
+	if (module == PROFILE_NONE || r->end <= r->start)
+		return 0;
+
+	struct profile_module *m = &l->p->modules.data[module];
+
+	if (!m->end) {
+		m->start = r->start;
+		m->end = r->end;
+		m->bias = r->bias;
+	}
+	return 0;
+}
+
+static int load_frame(struct loader *l, const struct record_frame *r)
+{
+	struct profile_frame f = {
+		.address = r->address,
+		.module = id_map_find(&l->module_ids, r->module),
+		.kind = r->kind,
+		.how = r->how,
+		.source = r->source,
+		.is_return = r->is_return != 0,
+	};
+
+	if (!id_map_accepts(&l->frame_ids, r->id))
+		return 0;
+	if (vec_push(&l->p->frames, f) || vec_push(&l->names, (struct frame_name){0}) ||
+		vec_push(&l->frame_ids.ids, r->id))
+		return -ENOMEM;
+	return 0;
+}
+
+/* A node whose parent was lost is kept: what is below it is still true. */
+static int load_stack(struct loader *l, const struct record_stack *r)
+{
+	struct profile_node n = {
+		.parent = id_map_find(&l->node_ids, r->parent),
+		.frame = id_map_find(&l->frame_ids, r->frame),
+		.depth = 1,
+	};
+	uint8_t cut = n.parent == PROFILE_NONE && r->parent != CAPTURE_NONE;
+
+	if (!id_map_accepts(&l->node_ids, r->id))
+		return 0;
+	if (n.parent != PROFILE_NONE) {
+		n.depth = l->p->nodes.data[n.parent].depth + 1;
+		cut = l->cut_nodes.data[n.parent];
+	}
+	if (vec_push(&l->p->nodes, n) || vec_push(&l->cut_nodes, cut) ||
+		vec_push(&l->node_ids.ids, r->id))
+		return -ENOMEM;
+	return 0;
+}
+
+static int load_sample(struct loader *l, const struct record_sample *r)
+{
+	struct profile_sample s = {
+		.time_ns = r->time_ns,
+		.weight = r->weight,
+		.thread = thread_index(l, r->pid, r->tid),
+		.stack = id_map_find(&l->node_ids, r->stack),
+		.used_bytes = r->used_bytes,
+		.cpu = r->cpu,
+		.end = r->end < UNWIND_END_COUNT ? r->end : UNWIND_NO_RULE,
+	};
+
+	note_time(l, r->time_ns);
+	if (s.thread == PROFILE_NONE)
+		return -ENOMEM;
+	if (s.stack == PROFILE_NONE ? r->stack != CAPTURE_NONE : l->cut_nodes.data[s.stack])
+		s.end = UNWIND_TRUNCATED;
+	else if (s.stack == PROFILE_NONE && s.end == UNWIND_ROOT)
+		s.end = UNWIND_NO_REGS;
+	return vec_push(&l->p->samples, s);
+}
+
+static int load_loss(struct loader *l, const struct record_loss *r)
+{
+	note_time(l, r->time_ns);
+	if (r->kind < LOSS_KIND_COUNT)
+		l->p->quality.losses[r->kind] += r->count;
+	return 0;
+}
+
+static int load_symbol(struct loader *l, const struct record_symbol *r)
+{
+	const struct record_symbol_level *levels = (const void *)(r + 1);
+	uint32_t frame = id_map_find(&l->frame_ids, r->frame);
+
+	if (frame == PROFILE_NONE)
+		return 0;
+	l->names.data[frame] = (struct frame_name){
+		.first = (uint32_t)l->levels.len,
+		.count = r->level_count,
+		.reason = r->reason,
+		.known = true,
+	};
+	if (l->levels.len + r->level_count >= PROFILE_NONE)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->level_count; i++) {
+		struct loaded_level level = {
+			.name = string_of(l, levels[i].name),
+			.file = string_of(l, levels[i].file),
+			.line = levels[i].line,
+		};
+		if (vec_push(&l->levels, level))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int load_end(struct loader *l, const struct record_end *r)
+{
+	note_time(l, r->time_ns);
+	l->end_ns = r->time_ns;
+	l->p->end_reason = r->reason;
+	return 0;
+}
+
+static int load_record(struct loader *l, const struct record_header *h)
+{
+	const void *r = h;
+
+	switch (h->type) {
+	case RECORD_META:
+		return load_meta(l, r);
+	case RECORD_STRING:
+		return load_string(l, r);
+	case RECORD_MODULE:
+		return load_module(l, r);
+	case RECORD_PROCESS:
+		return load_process(l, r);
+	case RECORD_THREAD:
+		return load_thread(l, r);
+	case RECORD_EXIT:
+		note_time(l, ((const struct record_exit *)r)->time_ns);
+		return 0;
+	case RECORD_MAPPING:
+		return load_mapping(l, r);
+	case RECORD_FRAME:
+		return load_frame(l, r);
+	case RECORD_STACK:
+		return load_stack(l, r);
+	case RECORD_SAMPLE:
+		return load_sample(l, r);
+	case RECORD_LOSS:
+		return load_loss(l, r);
+	case RECORD_SYMBOL:
+		return load_symbol(l, r);
+	case RECORD_COST:
+		l->p->cost = *(const struct record_cost *)r;
+		return 0;
+	case RECORD_END:
+		return load_end(l, r);
+	default:
+		return 0; /* of a later version: counted by the reader */
+	}
+}
+
+/* ---- the whole ---- */
+
+static void set_span(struct loader *l, const struct capture_reader *reader)
+{
+	const struct capture_file_header *h = capture_reader_header(reader);
+	struct profile *p = l->p;
+
+	if (!capture_reader_damage(reader)->bad_header) {
+		p->start_ns = h->start_monotonic_ns;
+		p->start_realtime_ns = h->start_realtime_ns;
+	} else if (p->samples.len) {
+		p->start_ns = p->samples.data[0].time_ns;
+	}
+	p->end_ns = l->end_ns ? l->end_ns : l->last_ns;
+	if (p->end_ns < p->start_ns)
+		p->end_ns = p->start_ns;
+}
+
+static int load_all(struct loader *l, struct capture_reader *reader, struct err *err)
+{
+	const struct record_header *h;
+	int rc;
+
+	while ((rc = capture_reader_next(reader, &h, err)) > 0)
+		if (load_record(l, h))
+			return err_nomem(err);
+	if (rc)
+		return rc;
+	if (l->options->name_locally && (rc = loader_name_locally(l, err)))
+		return rc;
+	rc = loader_finish(l, err);
+	if (rc)
+		return rc;
+	set_span(l, reader);
+	l->p->file_bytes = capture_reader_bytes(reader);
+	l->p->damage = *capture_reader_damage(reader);
+	return 0;
+}
+
+static void loader_release(struct loader *l)
+{
+	vec_release(&l->string_ids.ids);
+	vec_release(&l->module_ids.ids);
+	vec_release(&l->frame_ids.ids);
+	vec_release(&l->node_ids.ids);
+	vec_release(&l->strings);
+	vec_release(&l->files);
+	vec_release(&l->names);
+	vec_release(&l->levels);
+	vec_release(&l->cut_nodes);
+	vec_release(&l->processes);
+	id_table_release(&l->thread_ids);
+	id_table_release(&l->function_ids);
+}
+
+/* Takes the reader. */
+static int load_from(struct capture_reader *reader, const struct profile_load_options *options,
+	struct profile **ret, struct err *err)
+{
+	static const struct profile_load_options defaults;
+	struct loader l = {
+		.p = calloc(1, sizeof(*l.p)),
+		.options = options ? options : &defaults,
+	};
+	int rc = l.p ? load_all(&l, reader, err) : err_nomem(err);
+
+	loader_release(&l);
+	capture_reader_free(reader);
+	if (rc)
+		profile_free(l.p);
+	else
+		*ret = l.p;
+	return rc;
+}
+
+int profile_load(const char *path, const struct profile_load_options *options,
+	struct profile **ret, struct err *err)
+{
+	struct capture_reader *reader;
+	int rc = capture_reader_open(path, &reader, err);
+
+	return rc ? rc : load_from(reader, options, ret, err);
+}
+
+int profile_load_memory(const void *bytes, size_t size, const struct profile_load_options *options,
+	struct profile **ret, struct err *err)
+{
+	struct capture_reader *reader;
+	int rc = capture_reader_open_memory(bytes, size, &reader, err);
+
+	return rc ? rc : load_from(reader, options, ret, err);
+}
+
+void profile_free(struct profile *p)
+{
+	if (!p)
+		return;
+	intern_release(&p->strings);
+	vec_release(&p->modules);
+	vec_release(&p->functions);
+	vec_release(&p->levels);
+	vec_release(&p->frames);
+	vec_release(&p->nodes);
+	vec_release(&p->threads);
+	vec_release(&p->samples);
+	vec_release(&p->meta);
+	free(p);
+}
+
+const char *profile_meta(const struct profile *p, const char *key)
+{
+	for (size_t i = p->meta.len; i >= 2; i -= 2)
+		if (!strcmp(p->meta.data[i - 2], key))
+			return p->meta.data[i - 1];
+	return NULL;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Between the files that load a profile:
+ *   load.c    records -> struct loader
+ *   naming.c  frames without SYMBOL records -> names from local files
+ *   finish.c  struct loader -> what profile.h promises
+ */
+#ifndef SONDE_PROFILE_PROFILE_PRIV_H
+#define SONDE_PROFILE_PROFILE_PRIV_H
+
+#include "capture/id_table.h"
+#include "profile/profile.h"
+
+/* Ids of a recording -> positions in our arrays. Ids ascend in a file, so a list of them in order
+ * serves: position i holds ids[i], and as long as nothing was lost that is i itself. */
+struct id_map {
+	VEC(uint32_t) ids;
+};
+
+/* The position, or PROFILE_NONE. */
+uint32_t id_map_find(const struct id_map *m, uint32_t id);
+
+struct loaded_level {
+	const char *name; /* NULL: lost with a damaged block */
+	const char *file; /* NULL: unknown */
+	uint32_t line;
+};
+
+/* What is known about the name of a frame. `known`: somebody tried to name it. */
+struct frame_name {
+	uint32_t first, count; /* into loader.levels, innermost first */
+	uint8_t reason;        /* enum symbol_reason */
+	bool known;
+};
+
+/* Identifies a module's file besides its build id. */
+struct module_file {
+	uint64_t inode, device;
+};
+
+struct loaded_process {
+	uint32_t pid;
+	const char *command;
+};
+
+struct loader {
+	struct profile *p;
+	const struct profile_load_options *options;
+	struct id_map string_ids, module_ids, frame_ids, node_ids;
+	VEC(const char *) strings;        /* by position */
+	VEC(struct module_file) files;    /* by module */
+	VEC(struct frame_name) names;     /* by frame */
+	VEC(struct loaded_level) levels;
+	VEC(uint8_t) cut_nodes;           /* by node: its parents were lost */
+	VEC(struct loaded_process) processes;
+	struct id_table thread_ids;       /* profile.threads by (pid, tid) */
+	struct id_table function_ids;     /* profile.functions by name and module */
+	uint64_t last_ns;                 /* latest time of any record */
+	uint64_t end_ns;                  /* of the END record, 0 without one */
+};
+
+/* `bytes` as a string that lives as long as the profile, control characters replaced; NULL when
+ * out of memory. */
+const char *loader_text(struct loader *l, const char *bytes, size_t len);
+
+/* Names frames that nobody has named from the files they came from, as far as these still are what
+ * they were. Only running out of memory is an error. */
+int loader_name_locally(struct loader *l, struct err *err);
+
+/* Functions and levels of all frames, threads and their filter, samples, quality. */
+int loader_finish(struct loader *l, struct err *err);
+
+/* Whether a frame was guessed; `inner` is the frame it called, NULL for the leaf. */
+static inline bool frame_is_guess(const struct profile_frame *f, const struct profile_frame *inner)
+{
+	return f->how == UNWIND_SCAN ||
+		(f->how == UNWIND_LEAF && inner && inner->how != UNWIND_SAMPLED);
+}
+
+/* Samples and weight by stack node: of the samples whose leaf it is. */
+struct node_weight {
+	uint64_t samples, weight;
+};
+
+enum stack_class {
+	STACK_ROOTED,
+	STACK_CUT,
+	STACK_CLASS_COUNT,
+};
+
+struct leaf_weights {
+	struct node_weight *by_node[STACK_CLASS_COUNT]; /* arrays of nodes.len */
+	struct node_weight no_stack;                    /* samples without frames */
+};
+
+/* 0 or -ENOMEM. */
+int leaf_weights_init(const struct profile *p, struct leaf_weights *ret);
+void leaf_weights_release(struct leaf_weights *w);
+
+/* Turns weights of leaves into weights of subtrees, in place. */
+void leaf_weights_sum(const struct profile *p, struct node_weight *by_node);
+
+#endif

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The call tree: paths of functions instead of paths of addresses.
+ *
+ * Not inverted, the path of a stack node is that of its parent and the levels of its own frame, so
+ * each node is looked at once and remembers where its path ends. Inverted, paths begin at the
+ * leaves and have no such parents: each leaf is walked up, for all of its samples at once.
+ */
+#include "base/cleanup.h"
+#include "base/hash.h"
+#include "profile/profile_priv.h"
+
+struct builder {
+	const struct profile *p;
+	struct profile_tree tree;
+	struct id_table ids; /* tree nodes by (parent, function) */
+};
+
+static uint64_t child_hash(uint32_t parent, uint32_t function)
+{
+	return hash_u64((uint64_t)parent << 32 | function);
+}
+
+static uint64_t child_hash_of(const void *ctx, uint32_t index)
+{
+	const struct tree_node *n = &((const struct builder *)ctx)->tree.nodes.data[index];
+
+	return child_hash(n->parent, n->function);
+}
+
+static int add_node(struct builder *b, uint32_t parent, uint32_t function, bool inlined)
+{
+	if (b->tree.nodes.len >= PROFILE_NONE - 1)
+		return -ENOMEM;
+	return vec_push(&b->tree.nodes, (struct tree_node){
+						.function = function,
+						.parent = parent,
+						.first_child = PROFILE_NONE,
+						.next_sibling = PROFILE_NONE,
+						.inlined = inlined,
+					});
+}
+
+/* The child of a tree node for a function; PROFILE_NONE when out of memory. */
+static uint32_t child(struct builder *b, uint32_t parent, uint32_t function, bool inlined)
+{
+	uint64_t hash = child_hash(parent, function);
+	struct id_probe probe = id_probe_start(&b->ids, hash);
+
+	while (id_probe_next(&b->ids, &probe)) {
+		struct tree_node *n = &b->tree.nodes.data[probe.id];
+		if (n->parent == parent && n->function == function) {
+			n->inlined &= inlined;
+			return probe.id;
+		}
+	}
+	if (id_table_reserve(&b->ids, child_hash_of, b) ||
+		add_node(b, parent, function, inlined))
+		return PROFILE_NONE;
+
+	uint32_t index = (uint32_t)b->tree.nodes.len - 1;
+
+	id_table_add(&b->ids, hash, index);
+	return index;
+}
+
+static void add_self(struct builder *b, uint32_t at, const struct node_weight *w)
+{
+	struct tree_node *n = &b->tree.nodes.data[at];
+
+	n->self += w->samples;
+	n->self_weight += w->weight;
+}
+
+static const struct profile_frame *frame_of(const struct profile *p, uint32_t node)
+{
+	return &p->frames.data[p->nodes.data[node].frame];
+}
+
+/* Marks the path's last `count` nodes. */
+static void mark_guessed(struct builder *b, uint32_t at, uint32_t count)
+{
+	for (; count; count--, at = b->tree.nodes.data[at].parent)
+		b->tree.nodes.data[at].guessed = true;
+}
+
+/* ---- not inverted ---- */
+
+/* Extends the path that ends at `at` by the levels of a frame, outermost first. */
+static uint32_t extend(struct builder *b, uint32_t at, const struct profile_frame *f)
+{
+	for (uint32_t i = f->level_count; i-- > 0 && at != PROFILE_NONE;) {
+		const struct profile_level *level = &b->p->levels.data[f->first_level + i];
+
+		at = child(b, at, level->function, level->inlined);
+	}
+	return at;
+}
+
+/* Hangs the stacks of one class under `base`. `ends`: where the path of each node ends. */
+static int hang_stacks(
+	struct builder *b, uint32_t base, const struct node_weight *subtree, uint32_t *ends)
+{
+	const struct profile *p = b->p;
+
+	for (uint32_t i = 0; i < p->nodes.len; i++) {
+		const struct profile_frame *f = frame_of(p, i);
+		uint32_t parent = p->nodes.data[i].parent;
+
+		if (!subtree[i].samples)
+			continue;
+		ends[i] = extend(b, parent == PROFILE_NONE ? base : ends[parent], f);
+		if (ends[i] == PROFILE_NONE)
+			return -ENOMEM;
+		if (frame_is_guess(f, NULL))
+			mark_guessed(b, ends[i], f->level_count);
+		if (parent != PROFILE_NONE && frame_is_guess(frame_of(p, parent), f))
+			mark_guessed(b, ends[parent], frame_of(p, parent)->level_count);
+	}
+	return 0;
+}
+
+static int build_class(struct builder *b, uint32_t base, struct node_weight *weights)
+{
+	autofree uint32_t *ends = malloc((b->p->nodes.len + 1) * sizeof(*ends));
+	autofree struct node_weight *subtree =
+		malloc((b->p->nodes.len + 1) * sizeof(*subtree));
+
+	if (!ends || !subtree)
+		return -ENOMEM;
+	for (size_t i = 0; i < b->p->nodes.len; i++)
+		subtree[i] = weights[i];
+	leaf_weights_sum(b->p, subtree);
+	if (hang_stacks(b, base, subtree, ends))
+		return -ENOMEM;
+	for (size_t i = 0; i < b->p->nodes.len; i++)
+		if (weights[i].samples)
+			add_self(b, ends[i], &weights[i]);
+	return 0;
+}
+
+static bool any_cut(const struct profile *p)
+{
+	return p->quality.ends[UNWIND_ROOT] < p->samples.len;
+}
+
+static int build_upright(struct builder *b, struct leaf_weights *w)
+{
+	if (build_class(b, 0, w->by_node[STACK_ROOTED]))
+		return -ENOMEM;
+	if (!any_cut(b->p))
+		return 0;
+
+	uint32_t base = child(b, 0, b->p->truncated_function, false);
+
+	if (base == PROFILE_NONE)
+		return -ENOMEM;
+	add_self(b, base, &w->no_stack);
+	return build_class(b, base, w->by_node[STACK_CUT]);
+}
+
+/* ---- inverted ---- */
+
+/* Hangs one stack under the root, leaf first. */
+static int hang_inverted(struct builder *b, uint32_t leaf, const struct node_weight *w)
+{
+	const struct profile_frame *inner = NULL;
+	uint32_t at = 0, depth = 0;
+
+	for (uint32_t node = leaf; node != PROFILE_NONE; node = b->p->nodes.data[node].parent) {
+		const struct profile_frame *f = frame_of(b->p, node);
+		uint32_t level = 0;
+
+		for (; level < f->level_count && depth < PROFILE_INVERTED_DEPTH; level++, depth++) {
+			const struct profile_level *l = &b->p->levels.data[f->first_level + level];
+
+			at = child(b, at, l->function, l->inlined);
+			if (at == PROFILE_NONE)
+				return -ENOMEM;
+		}
+		if (frame_is_guess(f, inner))
+			mark_guessed(b, at, level);
+		if (depth >= PROFILE_INVERTED_DEPTH)
+			break;
+		inner = f;
+	}
+	add_self(b, at, w);
+	return 0;
+}
+
+static int build_inverted(struct builder *b, struct leaf_weights *w)
+{
+	for (uint32_t i = 0; i < b->p->nodes.len; i++) {
+		struct node_weight all = {
+			.samples = w->by_node[STACK_ROOTED][i].samples +
+				w->by_node[STACK_CUT][i].samples,
+			.weight = w->by_node[STACK_ROOTED][i].weight +
+				w->by_node[STACK_CUT][i].weight,
+		};
+
+		if (all.samples && hang_inverted(b, i, &all))
+			return -ENOMEM;
+	}
+	if (!w->no_stack.samples)
+		return 0;
+
+	uint32_t at = child(b, 0, b->p->truncated_function, false);
+
+	if (at == PROFILE_NONE)
+		return -ENOMEM;
+	add_self(b, at, &w->no_stack);
+	return 0;
+}
+
+/* ---- totals and order ---- */
+
+/* Parents stand before their children in a tree too. */
+static void sum_totals(struct profile_tree *t)
+{
+	for (size_t i = t->nodes.len; i-- > 0;) {
+		struct tree_node *n = &t->nodes.data[i];
+
+		n->total += n->self;
+		n->total_weight += n->self_weight;
+		if (!i)
+			return;
+
+		struct tree_node *parent = &t->nodes.data[n->parent];
+
+		parent->total += n->total;
+		parent->total_weight += n->total_weight;
+		n->next_sibling = parent->first_child;
+		parent->first_child = (uint32_t)i;
+	}
+}
+
+static int compare_children(const void *a, const void *b, void *ctx)
+{
+	const struct tree_node *nodes = ctx;
+	const struct tree_node *x = &nodes[*(const uint32_t *)a], *y = &nodes[*(const uint32_t *)b];
+
+	if (x->total != y->total)
+		return (x->total < y->total) - (x->total > y->total);
+	if (x->total_weight != y->total_weight)
+		return (x->total_weight < y->total_weight) - (x->total_weight > y->total_weight);
+	return (x->function > y->function) - (x->function < y->function);
+}
+
+VEC_TYPE(index_vec, uint32_t);
+
+static int sort_children(struct profile_tree *t, struct tree_node *n, struct index_vec *scratch)
+{
+	uint32_t *link = &n->first_child;
+
+	scratch->len = 0;
+	for (uint32_t i = n->first_child; i != PROFILE_NONE; i = t->nodes.data[i].next_sibling)
+		if (vec_push(scratch, i))
+			return -ENOMEM;
+	if (scratch->len < 2)
+		return 0;
+	qsort_r(scratch->data, scratch->len, sizeof(*scratch->data), compare_children,
+		t->nodes.data);
+	vec_each(scratch, i) {
+		*link = *i;
+		link = &t->nodes.data[*i].next_sibling;
+	}
+	*link = PROFILE_NONE;
+	return 0;
+}
+
+static int sort_tree(struct profile_tree *t)
+{
+	struct index_vec scratch = {0};
+	int rc = 0;
+
+	vec_each(&t->nodes, n)
+		if (!rc && n->first_child != PROFILE_NONE)
+			rc = sort_children(t, n, &scratch);
+	vec_release(&scratch);
+	return rc;
+}
+
+int profile_tree_build(
+	const struct profile *p, bool inverted, struct profile_tree *ret, struct err *err)
+{
+	struct builder b = {.p = p};
+	struct leaf_weights w;
+
+	if (leaf_weights_init(p, &w))
+		return err_nomem(err);
+
+	int rc = add_node(&b, PROFILE_NONE, PROFILE_NONE, false);
+
+	if (!rc)
+		rc = inverted ? build_inverted(&b, &w) : build_upright(&b, &w);
+	leaf_weights_release(&w);
+	id_table_release(&b.ids);
+	if (!rc) {
+		sum_totals(&b.tree);
+		rc = sort_tree(&b.tree);
+	}
+	if (rc) {
+		profile_tree_release(&b.tree);
+		return err_nomem(err);
+	}
+	*ret = b.tree;
+	return 0;
+}
+
+void profile_tree_release(struct profile_tree *t)
+{
+	vec_release(&t->nodes);
+}
