@@ -41,7 +41,7 @@
 	(vec_reserve((v), (v)->len + 1) ? -ENOMEM : ((v)->data[(v)->len++] = (__VA_ARGS__), 0))
 
 #define vec_each(v, it)                                                                            \
-	for (__typeof__((v)->data) it = (v)->data; it && it < (v)->data + (v)->len; it++)
+	for (__typeof__(&*(v)->data) it = (v)->data; it && it < (v)->data + (v)->len; it++)
 
 #define vec_release(v)                                                                             \
 	do {                                                                                       \
