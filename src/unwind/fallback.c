@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where no rule covers the pc: JIT code, Chromium, Go (frame pointers), musl and hand-written
+ * assembly (nothing at all).
+ *
+ * Three ways, each described with its threshold and its lies in docs/heuristics/:
+ *
+ *	frame pointer  [fp] is the caller's fp, [fp + 8] the return address
+ *	leaf           the return address is on top of the stack, or in the link register
+ *	scan           the first word above that can be a return address into our caller
+ *
+ * What tells a return address from any other number that points into code is the call before it;
+ * and the best witness is a direct call whose target is the function we are in.
+ */
+#include "unwind/walk_priv.h"
+
+#define SCAN_WORDS 256
+#define FUNCTION_BYTES (64 << 10) /* a call's target further below the pc is another function */
+
+/* How well an address holds as the return address of the frame we stand on; ascending. */
+enum evidence {
+	NOT_A_CALL,
+	UNREADABLE,    /* executable, but its bytes cannot be had */
+	CALLS_OTHER,   /* a direct call of something else: right only if that jumped on to us */
+	CALLS_UNKNOWN, /* an indirect call */
+	CALLS_US,
+};
+
+struct candidate {
+	uint64_t slot; /* where on the stack it was found */
+	uint64_t pc;
+	uint64_t target; /* CALLS_US: the start of our function */
+	struct walk_mapping at;
+	enum evidence evidence;
+};
+
+/* Can a function that starts at `target` hold our pc? */
+static bool is_our_start(struct walk *w, uint64_t target)
+{
+	const struct unwind_frame *f = walk_frame(w);
+	uint64_t pc = walk_lookup_address(f->pc, f->is_return);
+
+	if (target < w->at.start || target >= w->at.end || target > pc ||
+		pc - target >= FUNCTION_BYTES)
+		return false;
+	/* One FDE covers a whole function: where the start has one, our pc would, too. */
+	return !w->at.module || walk_pc_info(w, &w->at, target, false).kind >= PC_NO_RULE;
+}
+
+/* Where the PLT stub at `target` leads; false when it is none or its slot cannot be read. */
+static bool through_plt(struct walk *w, uint64_t target, uint64_t *ret)
+{
+	uint8_t code[ARCH_CODE_MAX];
+	struct walk_mapping at;
+
+	if (!walk_find(w, target, &at) || !at.executable)
+		return false;
+
+	size_t len = walk_code_from(w, &at, target, code, sizeof(code));
+	uint64_t slot = len ? w->arch->plt_slot(code, len, target) : 0;
+
+	return slot && walk_read_data(w, slot, ret, sizeof(*ret));
+}
+
+static enum evidence judge_call(struct walk *w, struct call_site call, uint64_t *ret_target)
+{
+	uint64_t target = call.target;
+
+	switch (call.form) {
+	case CALL_NONE:
+		return NOT_A_CALL;
+	case CALL_INDIRECT:
+		return CALLS_UNKNOWN;
+	case CALL_SLOT:
+		if (!walk_read_data(w, call.target, &target, sizeof(target)))
+			return CALLS_UNKNOWN;
+		break;
+	case CALL_DIRECT:
+		if (!is_our_start(w, target) && !through_plt(w, target, &target))
+			return CALLS_OTHER;
+		break;
+	}
+	*ret_target = target;
+	return is_our_start(w, target) ? CALLS_US : CALLS_OTHER;
+}
+
+/* Fills in evidence, mapping and target of c->pc. False: not even executable memory. */
+static bool examine(struct walk *w, struct candidate *c)
+{
+	uint8_t code[ARCH_CALL_MAX];
+
+	c->pc &= w->address_mask;
+	c->target = 0;
+	c->evidence = NOT_A_CALL;
+	if (c->pc < 4096 || (c->pc & (w->arch->code_align - 1)) ||
+		!walk_find(w, walk_lookup_address(c->pc, true), &c->at) || !c->at.executable)
+		return false;
+
+	size_t len = walk_code_before(w, &c->at, c->pc, code, sizeof(code));
+
+	if (!len)
+		c->evidence = UNREADABLE;
+	else
+		c->evidence = judge_call(w, w->arch->call_before(code, len, c->pc), &c->target);
+	return true;
+}
+
+static void take(const struct walk *w, const struct candidate *c, uint8_t how, struct step *s)
+{
+	s->pc = c->pc;
+	s->at = c->at;
+	s->how = how;
+	s->source = w->source;
+	s->is_return = true;
+	s->cfa = s->regs.value[w->arch->sp];
+}
+
+/* ---- frame pointer ---- */
+
+static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step *s)
+{
+	const struct arch *arch = w->arch;
+	uint64_t sp = w->regs.value[arch->sp], saved;
+	struct candidate c = {.slot = fp + 8};
+
+	if (fp < sp || fp % 8 || fp > UINT64_MAX - 16)
+		return UNWIND_NO_RULE;
+	if (!walk_read_stack(w, fp, &saved) || !walk_read_stack(w, fp + 8, &c.pc))
+		return walk_unreadable(w, fp + 8) == UNWIND_TRUNCATED ? UNWIND_TRUNCATED
+								      : UNWIND_NO_RULE;
+	if (!examine(w, &c) || c.evidence < least)
+		return UNWIND_NO_RULE;
+	/* Where the caller has a rule its fp may be any register; else the chain must go up. */
+	if (saved && saved <= fp && walk_pc_info(w, &c.at, c.pc, true).kind >= PC_NO_RULE)
+		return UNWIND_NO_RULE;
+
+	s->regs = (struct unwind_regs){0};
+	walk_set(&s->regs, arch->sp, fp + 16);
+	walk_set(&s->regs, arch->fp, saved);
+	take(w, &c, UNWIND_FP, s);
+	return STEP_OK;
+}
+
+/* ---- leaf ---- */
+
+/* The return address where a function that has not built a frame has it. False when that is
+ * no code. */
+static bool leaf_candidate(struct walk *w, struct candidate *c)
+{
+	const struct arch *arch = w->arch;
+
+	if (arch->lr != ARCH_NO_REG) {
+		if (!walk_knows(&w->regs, arch->lr))
+			return false;
+		c->pc = w->regs.value[arch->lr];
+		w->source = UNWIND_FROM_REGS;
+	} else {
+		c->slot = w->regs.value[arch->sp];
+		if (!walk_read_stack(w, c->slot, &c->pc))
+			return false;
+	}
+	uint8_t source = w->source;
+	bool ok = examine(w, c);
+
+	w->source = source;
+	return ok;
+}
+
+static int step_leaf(struct walk *w, const struct candidate *c, struct step *s)
+{
+	const struct arch *arch = w->arch;
+	uint64_t sp = w->regs.value[arch->sp];
+
+	s->regs = w->regs;
+	s->regs.known &= arch->preserved;
+	walk_set(&s->regs, arch->sp, arch->lr == ARCH_NO_REG ? sp + 8 : sp);
+	take(w, c, UNWIND_LEAF, s);
+	return STEP_OK;
+}
+
+/* ---- scan ---- */
+
+/* The step after the candidate, where a rule says how: it must land behind a call again. */
+static bool caller_holds(struct walk *w, const struct candidate *c)
+{
+	struct candidate next = {0};
+	struct walk_mapping at = c->at;
+
+	if (!walk_pc_return_slot(w, &at, c->pc, c->slot + 8, &next.slot) ||
+		!walk_read_stack(w, next.slot, &next.pc))
+		return true; /* cannot tell */
+	if (!(next.pc & w->address_mask))
+		return true;
+	return examine(w, &next) && next.evidence != NOT_A_CALL;
+}
+
+/* The words from sp up. `best` gets the most convincing one; false when there is none,
+ * *ret_short says whether the dump ended before the search did.
+ *
+ * A direct call of our own function beats everything before it, for what lies between are locals
+ * with old return addresses in them; of several the one whose target is nearest below the pc,
+ * for that is where our function starts. */
+static bool scan_words(struct walk *w, struct candidate *best, bool *ret_short)
+{
+	uint64_t sp = w->regs.value[w->arch->sp];
+
+	best->evidence = NOT_A_CALL;
+	*ret_short = false;
+	for (unsigned i = 0; i < SCAN_WORDS; i++) {
+		struct candidate c = {.slot = sp + 8ULL * i};
+
+		if (!walk_read_stack(w, c.slot, &c.pc)) {
+			*ret_short = walk_unreadable(w, c.slot) == UNWIND_TRUNCATED;
+			break;
+		}
+		if (!examine(w, &c) || c.evidence < CALLS_OTHER)
+			continue;
+		/* Pushed once, at the bottom: never a left-over, and nothing lies above. */
+		if (walk_pc_info(w, &c.at, c.pc, true).kind == PC_ROOT) {
+			if (best->evidence < CALLS_UNKNOWN)
+				*best = c;
+			break;
+		}
+		if (c.evidence == CALLS_US ? best->evidence < CALLS_US || c.target > best->target
+					   : c.evidence > best->evidence && caller_holds(w, &c))
+			*best = c;
+	}
+	return best->evidence != NOT_A_CALL;
+}
+
+/* Does `fp` look like the frame pointer of a frame that starts above `floor`? */
+static bool is_frame_pointer(struct walk *w, uint64_t fp, uint64_t floor)
+{
+	struct candidate c = {.slot = fp + 8};
+
+	return fp > floor && fp % 8 == 0 && fp - floor < WALK_STACK_BYTES &&
+	       walk_read_stack(w, fp + 8, &c.pc) && examine(w, &c) && c.evidence >= CALLS_OTHER;
+}
+
+/* The function that was stepped over may have saved the caller's frame pointer anywhere between,
+ * or not touched it. Unknown when neither the register nor a word holds one. */
+static void recover_fp(struct walk *w, uint64_t slot, struct step *s)
+{
+	uint64_t fp = w->regs.value[w->arch->fp], sp = w->regs.value[w->arch->sp];
+
+	if (walk_knows(&w->regs, w->arch->fp) && is_frame_pointer(w, fp, slot)) {
+		walk_set(&s->regs, w->arch->fp, fp);
+		return;
+	}
+	for (uint64_t at = slot; at > sp;) {
+		at -= 8;
+		if (walk_read_stack(w, at, &fp) && is_frame_pointer(w, fp, slot)) {
+			walk_set(&s->regs, w->arch->fp, fp);
+			return;
+		}
+	}
+}
+
+static int step_scan(struct walk *w, struct step *s)
+{
+	struct candidate c = {0};
+	bool dump_ended;
+
+	if (!scan_words(w, &c, &dump_ended))
+		return dump_ended ? UNWIND_TRUNCATED : UNWIND_NO_RULE;
+	if (c.slot == w->regs.value[w->arch->sp] && !walk_frame(w)->is_return &&
+		w->arch->lr == ARCH_NO_REG)
+		return step_leaf(w, &c, s);
+
+	s->regs = (struct unwind_regs){0};
+	recover_fp(w, c.slot, s);
+	walk_set(&s->regs, w->arch->sp, c.slot + 8);
+	w->source = w->live_stack ? UNWIND_FROM_LIVE : UNWIND_FROM_DUMP;
+	take(w, &c, UNWIND_SCAN, s);
+	return STEP_OK;
+}
+
+/* ---- which of them ---- */
+
+/* The trampolines the kernel puts in place of return addresses (uretprobes) are no code that
+ * was called: the real return address is not on the stack, and going on would invent callers. */
+static bool is_trampoline(struct walk *w)
+{
+	const struct unwind_frame *f = walk_frame(w);
+	uint8_t code[ARCH_CALL_MAX];
+
+	if (w->at.module || !f->is_return)
+		return false;
+	if (f->pc == w->at.start)
+		return true;
+
+	size_t len = walk_code_before(w, &w->at, f->pc, code, sizeof(code));
+
+	return len && w->arch->call_before(code, len, f->pc).form == CALL_NONE;
+}
+
+/* In code that keeps frame pointers. */
+static int step_framed(struct walk *w, struct step *s)
+{
+	const struct unwind_frame *f = walk_frame(w);
+	bool fp_known = walk_knows(&w->regs, w->arch->fp);
+	uint64_t fp = w->regs.value[w->arch->fp];
+	enum frame_state state = FRAME_SET_UP;
+	struct candidate leaf = {0};
+	int result = UNWIND_NO_RULE;
+
+	if (f->is_return) {
+		if (fp_known && !fp)
+			return UNWIND_ROOT; /* only the outermost frame has none */
+	} else {
+		uint8_t code[ARCH_CODE_MAX];
+		size_t len = walk_code_from(w, &w->at, f->pc, code, sizeof(code));
+
+		/* A call of nothing, as through a null pointer, has built no frame. */
+		state = w->at.end ? w->arch->frame_state(code, len) : FRAME_ENTRY;
+		if (!leaf_candidate(w, &leaf))
+			leaf.evidence = NOT_A_CALL;
+		if (leaf.evidence == CALLS_US ||
+			(state == FRAME_ENTRY && leaf.evidence > NOT_A_CALL))
+			return step_leaf(w, &leaf, s);
+	}
+	if (state == FRAME_PUSHED)
+		result = step_fp(w, w->regs.value[w->arch->sp], UNREADABLE, s);
+	if (result != STEP_OK && fp_known)
+		result = step_fp(w, fp, UNREADABLE, s);
+	if (result != STEP_OK && leaf.evidence >= CALLS_UNKNOWN)
+		return step_leaf(w, &leaf, s);
+	return result;
+}
+
+int step_by_fallback(struct walk *w, enum pc_kind kind, int why, struct step *s)
+{
+	bool go = w->at.module && unwind_module_input(w->at.module)->go;
+	bool exact = !walk_frame(w)->is_return;
+	uint64_t fp = w->regs.value[w->arch->fp];
+	bool fp_known = walk_knows(&w->regs, w->arch->fp);
+	int result;
+
+	/* A rule was there and failed. Tables that hold only at calls are wrong in the middle of a
+	 * function; its frame pointer may still be right. */
+	if (why != UNWIND_NO_RULE) {
+		if (why == UNWIND_TRUNCATED || !exact || !fp_known)
+			return why;
+		return step_fp(w, fp, CALLS_OTHER, s) == STEP_OK ? STEP_OK : why;
+	}
+	if (is_trampoline(w))
+		return why;
+	if (kind == PC_BARE) {
+		result = step_scan(w, s);
+		if (result != STEP_OK && fp_known && step_fp(w, fp, CALLS_OTHER, s) == STEP_OK)
+			return STEP_OK;
+		return result;
+	}
+	result = step_framed(w, s);
+	if (result != UNWIND_NO_RULE)
+		return result;
+	/* Goroutines and the runtime's own stacks are linked by frame pointers that leave the bytes
+	 * we have. */
+	if (go)
+		return fp_known && fp ? UNWIND_TRUNCATED : why;
+	return step_scan(w, s);
+}

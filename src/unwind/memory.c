@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who may read what during a walk.
+ *
+ * The dump is the stack as it was at the time of the sample; anything read later from a running
+ * target may have changed. So with a dump, stack words come from the dump or not at all: a stack
+ * that goes on beyond it is truncated, never completed from another moment. Code and data (the
+ * GOT, what an expression points at) do not move and are read from the target.
+ */
+#include "unwind/walk_priv.h"
+
+static bool read_target(struct walk *w, uint64_t addr, void *buf, size_t len)
+{
+	return w->target->read_memory && addr + len >= addr &&
+	       w->target->read_memory(w->target->ctx, addr, buf, len);
+}
+
+bool walk_read_stack_slow(struct walk *w, uint64_t addr, uint64_t *ret)
+{
+	if (!w->live_stack || !read_target(w, addr, ret, sizeof(*ret)))
+		return false;
+	w->source = UNWIND_FROM_LIVE;
+	return true;
+}
+
+/* Beyond the dump, in what is still this stack. */
+static bool is_stack_tail(const struct walk *w, uint64_t addr)
+{
+	uint64_t offset = addr - w->dump_start;
+
+	if (w->live_stack || offset >= WALK_STACK_BYTES)
+		return false;
+	return !w->target->stack_end || w->dump_start >= w->target->stack_end ||
+	       addr < w->target->stack_end;
+}
+
+int walk_unreadable(const struct walk *w, uint64_t addr)
+{
+	uint64_t sp = w->regs.value[w->arch->sp];
+
+	if (w->live_stack || is_stack_tail(w, addr))
+		return UNWIND_TRUNCATED;
+	/* Another stack than the one that was copied (signal stack, coroutine). */
+	if (sp - w->dump_start >= w->dump_size)
+		return UNWIND_TRUNCATED;
+	return UNWIND_BAD_RULE;
+}
+
+bool walk_read_data(struct walk *w, uint64_t addr, void *buf, size_t len)
+{
+	uint64_t offset = addr - w->dump_start;
+
+	if (w->dump_size >= len && offset <= w->dump_size - len) {
+		memcpy(buf, w->dump + offset, len);
+		return true;
+	}
+	if (is_stack_tail(w, addr) || (addr < w->dump_start && addr + len > w->dump_start)) {
+		w->read_too_high = true;
+		return false;
+	}
+	return read_target(w, addr, buf, len);
+}
+
+/* All of [addr, addr + len): from the file when it is one, else from the target. */
+static bool code_bytes(
+	struct walk *w, const struct walk_mapping *at, uint64_t addr, uint8_t *buf, size_t len)
+{
+	if (!at->module)
+		return read_target(w, addr, buf, len);
+
+	const uint8_t *text = unwind_module_text(at->module, addr - at->bias, len);
+
+	if (text)
+		memcpy(buf, text, len);
+	return text != NULL;
+}
+
+size_t walk_code_from(
+	struct walk *w, const struct walk_mapping *at, uint64_t addr, uint8_t *buf, size_t len)
+{
+	if (addr < at->start || addr >= at->end)
+		return 0;
+	if (len > at->end - addr)
+		len = at->end - addr;
+	for (; len; len /= 2)
+		if (code_bytes(w, at, addr, buf, len))
+			return len;
+	return 0;
+}
+
+size_t walk_code_before(
+	struct walk *w, const struct walk_mapping *at, uint64_t addr, uint8_t *buf, size_t len)
+{
+	if (addr <= at->start || addr > at->end)
+		return 0;
+	if (len > addr - at->start)
+		len = addr - at->start;
+	for (; len; len--)
+		if (code_bytes(w, at, addr - len, buf, len))
+			return len;
+	return 0;
+}
