@@ -4,7 +4,7 @@
  *
  * Not inverted, the path of a stack node is that of its parent and the levels of its own frame, so
  * each node is looked at once and remembers where its path ends. Inverted, paths begin at the
- * leaves and have no such parents: each leaf is walked up, for all of its samples at once.
+ * leaves and share nothing that is known before they are walked.
  */
 #include "base/cleanup.h"
 #include "base/hash.h"
@@ -120,7 +120,7 @@ static int hang_stacks(
 	return 0;
 }
 
-static int build_class(struct builder *b, uint32_t base, struct node_weight *weights)
+static int build_class(struct builder *b, uint32_t base, const struct node_weight *weights)
 {
 	autofree uint32_t *ends = malloc((b->p->nodes.len + 1) * sizeof(*ends));
 	autofree struct node_weight *subtree =
@@ -144,7 +144,7 @@ static bool any_cut(const struct profile *p)
 	return p->quality.ends[UNWIND_ROOT] < p->samples.len;
 }
 
-static int build_upright(struct builder *b, struct leaf_weights *w)
+static int build_upright(struct builder *b, const struct leaf_weights *w)
 {
 	if (build_class(b, 0, w->by_node[STACK_ROOTED]))
 		return -ENOMEM;
@@ -161,55 +161,154 @@ static int build_upright(struct builder *b, struct leaf_weights *w)
 
 /* ---- inverted ---- */
 
-/* Hangs one stack under the root, leaf first. */
-static int hang_inverted(struct builder *b, uint32_t leaf, const struct node_weight *w)
+/*
+ * The stacks of all leaves climb together. A group of them stands at one tree node; the next
+ * functions of its members split it into the groups of the children. A group of one, and most
+ * groups soon are, becomes a chain without comparing anything.
+ */
+struct climber {
+	uint32_t node;     /* PROFILE_NONE: the stack has been climbed */
+	uint32_t level;    /* of its frame; the next one to hang */
+	uint32_t function; /* of that level */
+	uint8_t guess;     /* whether the frame is one */
+	uint8_t inlined;
+	struct node_weight weight;
+};
+
+struct group {
+	uint32_t at; /* tree node */
+	uint32_t depth;
+	size_t begin, end; /* of the climbers */
+};
+
+struct ascent {
+	struct builder *b;
+	VEC(struct climber) climbers;
+	VEC(struct group) groups; /* still to be split */
+};
+
+/* Sets what follows from `node` and `level`; `inner`: the frame called by the node's frame. */
+static void look(const struct profile *p, struct climber *c, const struct profile_frame *inner)
 {
-	const struct profile_frame *inner = NULL;
-	uint32_t at = 0, depth = 0;
+	const struct profile_frame *f = frame_of(p, c->node);
+	const struct profile_level *level = &p->levels.data[f->first_level + c->level];
 
-	for (uint32_t node = leaf; node != PROFILE_NONE; node = b->p->nodes.data[node].parent) {
-		const struct profile_frame *f = frame_of(b->p, node);
-		uint32_t level = 0;
+	if (!c->level)
+		c->guess = frame_is_guess(f, inner);
+	c->function = level->function;
+	c->inlined = level->inlined;
+}
 
-		for (; level < f->level_count && depth < PROFILE_INVERTED_DEPTH; level++, depth++) {
-			const struct profile_level *l = &b->p->levels.data[f->first_level + level];
+static void climb(const struct profile *p, struct climber *c)
+{
+	const struct profile_frame *f = frame_of(p, c->node);
 
-			at = child(b, at, l->function, l->inlined);
-			if (at == PROFILE_NONE)
-				return -ENOMEM;
-		}
-		if (frame_is_guess(f, inner))
-			mark_guessed(b, at, level);
-		if (depth >= PROFILE_INVERTED_DEPTH)
-			break;
-		inner = f;
+	if (++c->level >= f->level_count) {
+		c->node = p->nodes.data[c->node].parent;
+		c->level = 0;
 	}
-	add_self(b, at, w);
+	if (c->node == PROFILE_NONE)
+		c->function = PROFILE_NONE; /* sorts last */
+	else
+		look(p, c, f);
+}
+
+static int start_climbing(struct ascent *a, const struct leaf_weights *w)
+{
+	for (uint32_t i = 0; i < a->b->p->nodes.len; i++) {
+		const struct node_weight *rooted = &w->by_node[STACK_ROOTED][i];
+		const struct node_weight *cut = &w->by_node[STACK_CUT][i];
+		struct climber c = {
+			.node = i,
+			.weight.samples = rooted->samples + cut->samples,
+			.weight.weight = rooted->weight + cut->weight,
+		};
+
+		if (!c.weight.samples)
+			continue;
+		look(a->b->p, &c, NULL);
+		if (vec_push(&a->climbers, c))
+			return -ENOMEM;
+	}
+	if (!a->climbers.len)
+		return 0;
+	return vec_push(&a->groups, (struct group){.end = a->climbers.len});
+}
+
+static int compare_climbers(const void *a, const void *b)
+{
+	const struct climber *x = a, *y = b;
+
+	return (x->function > y->function) - (x->function < y->function);
+}
+
+static void sort_climbers(struct climber *c, size_t count)
+{
+	for (size_t i = 1; i < count; i++) {
+		if (c[i - 1].function <= c[i].function)
+			continue;
+		qsort(c, count, sizeof(*c), compare_climbers);
+		return;
+	}
+}
+
+/* Adds the child for climbers [begin, end), who all go to the same function, and moves them on. */
+static int hang_group(struct ascent *a, const struct group *g, size_t begin, size_t end)
+{
+	struct climber *c = a->climbers.data;
+	struct group next = {.depth = g->depth + 1, .begin = begin, .end = end};
+
+	if (add_node(a->b, g->at, c[begin].function, true))
+		return -ENOMEM;
+	next.at = (uint32_t)a->b->tree.nodes.len - 1;
+
+	struct tree_node *n = &a->b->tree.nodes.data[next.at];
+
+	for (size_t i = begin; i < end; i++) {
+		n->inlined &= c[i].inlined;
+		n->guessed |= c[i].guess;
+		climb(a->b->p, &c[i]);
+	}
+	return vec_push(&a->groups, next);
+}
+
+static int split_group(struct ascent *a, const struct group *g)
+{
+	struct climber *c = a->climbers.data;
+
+	sort_climbers(c + g->begin, g->end - g->begin);
+	for (size_t i = g->begin, run; i < g->end; i = run) {
+		for (run = i + 1; run < g->end && c[run].function == c[i].function; run++)
+			;
+		if (c[i].function != PROFILE_NONE && g->depth < PROFILE_INVERTED_DEPTH) {
+			if (hang_group(a, g, i, run))
+				return -ENOMEM;
+			continue;
+		}
+		for (size_t k = i; k < run; k++)
+			add_self(a->b, g->at, &c[k].weight);
+	}
 	return 0;
 }
 
-static int build_inverted(struct builder *b, struct leaf_weights *w)
+static int build_inverted(struct builder *b, const struct leaf_weights *w)
 {
-	for (uint32_t i = 0; i < b->p->nodes.len; i++) {
-		struct node_weight all = {
-			.samples = w->by_node[STACK_ROOTED][i].samples +
-				w->by_node[STACK_CUT][i].samples,
-			.weight = w->by_node[STACK_ROOTED][i].weight +
-				w->by_node[STACK_CUT][i].weight,
-		};
+	struct ascent a = {.b = b};
+	int rc = start_climbing(&a, w);
 
-		if (all.samples && hang_inverted(b, i, &all))
-			return -ENOMEM;
+	while (!rc && a.groups.len) {
+		struct group g = a.groups.data[--a.groups.len];
+
+		rc = split_group(&a, &g);
 	}
-	if (!w->no_stack.samples)
-		return 0;
-
-	uint32_t at = child(b, 0, b->p->truncated_function, false);
-
-	if (at == PROFILE_NONE)
-		return -ENOMEM;
-	add_self(b, at, &w->no_stack);
-	return 0;
+	vec_release(&a.climbers);
+	vec_release(&a.groups);
+	if (rc || !w->no_stack.samples)
+		return rc;
+	rc = add_node(b, 0, b->p->truncated_function, false);
+	if (!rc)
+		add_self(b, (uint32_t)b->tree.nodes.len - 1, &w->no_stack);
+	return rc;
 }
 
 /* ---- totals and order ---- */
