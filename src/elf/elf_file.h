@@ -20,7 +20,8 @@
 
 struct elf_file;
 
-/* Takes ownership of `fd` on success and on failure. `name` is for messages and is copied.
+/* Takes ownership of `fd` on success and on failure. `name` is copied; it is the path of the file
+ * as the process knows it: messages show it and debug files are looked for beside it.
  * -ENOEXEC: not an ELF file of a kind we read (64-bit little-endian x86-64 or aarch64). */
 int elf_file_open_fd(int fd, const char *name, struct elf_file **ret, struct err *err);
 
@@ -33,8 +34,13 @@ void elf_file_free(struct elf_file *f);
  * truncated meanwhile. Call once, from main(). */
 void elf_guard_sigbus(void);
 
+/* How many pages it had to invent so far, in this process. */
+uint64_t elf_guard_zeroed_pages(void);
+
 const char *elf_file_name(const struct elf_file *f);
 int elf_file_fd(const struct elf_file *f);   /* -1 for memory; stays ours */
+/* The whole file, for libdw. */
+const uint8_t *elf_file_image(const struct elf_file *f, size_t *ret_size);
 unsigned elf_file_machine(const struct elf_file *f); /* EM_X86_64, EM_AARCH64 */
 bool elf_file_is_executable(const struct elf_file *f); /* ET_EXEC, or ET_DYN with an interpreter
                                                           or an entry and DF_1_PIE */
@@ -67,6 +73,9 @@ struct elf_section {
  * in it for ".eh_frame") when the section headers are stripped. */
 bool elf_file_section(struct elf_file *f, const char *name, struct elf_section *ret);
 
+/* Whether it has bytes, without decompressing them. */
+bool elf_file_has_section(const struct elf_file *f, const char *name);
+
 /* One function symbol, half-open [start, end). `end == start` when the size is unknown. */
 struct elf_symbol {
 	uint64_t start, end;
@@ -83,6 +92,21 @@ int elf_file_each_symbol(
  * that stands for / of the process, "" for our own): build id, then .gnu_debuglink with its CRC
  * checked. *ret NULL (and 0) when there is none. */
 int elf_file_open_debug(struct elf_file *f, const char *root, struct elf_file **ret, struct err *err);
+
+/* The same with `debug_dir` instead of /usr/lib/debug (NULL for that). */
+int elf_file_open_debug_in(struct elf_file *f, const char *root, const char *debug_dir,
+	struct elf_file **ret, struct err *err);
+
+/* The file that .gnu_debugaltlink names (what dwz moved out of a debug file), by build id, then by
+ * path. *ret NULL (and 0) when there is none. */
+int elf_file_open_alt(struct elf_file *f, const char *root, const char *debug_dir,
+	struct elf_file **ret, struct err *err);
+
+/* The debug sections alone, decompressed, as a malloc'ed ELF image: for readers that do not know
+ * every kind of compression. */
+bool elf_file_has_compressed_debug(const struct elf_file *f);
+int elf_file_plain_debug_image(
+	const struct elf_file *f, uint8_t **ret, size_t *ret_size, struct err *err);
 
 /* The ELF image inside .gnu_debugdata (LZMA), *ret NULL when there is none. */
 int elf_file_open_minidebug(struct elf_file *f, struct elf_file **ret, struct err *err);
