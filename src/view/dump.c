@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Every record of a recording as one line: its name, then key=value. Ids are printed as they stand
+ * in the file (s5: string 5, m: module, f: frame, k: stack), times in seconds since its start.
+ * One row in `printers` a record type.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "capture/reader.h"
+#include "view/view_priv.h"
+
+struct dump {
+	struct buf line;
+	uint64_t start_ns;
+};
+
+static void ref(struct dump *d, const char *name, char kind, uint32_t id)
+{
+	if (id == CAPTURE_NONE)
+		buf_printf(&d->line, " %s=none", name);
+	else
+		buf_printf(&d->line, " %s=%c%u", name, kind, id);
+}
+
+static void number(struct dump *d, const char *name, uint64_t value)
+{
+	buf_printf(&d->line, " %s=%" PRIu64, name, value);
+}
+
+static void address(struct dump *d, const char *name, uint64_t value)
+{
+	buf_printf(&d->line, " %s=0x%" PRIx64, name, value);
+}
+
+static void moment(struct dump *d, uint64_t time_ns)
+{
+	int64_t since = (int64_t)(time_ns - d->start_ns);
+	uint64_t size = since < 0 ? 0 - (uint64_t)since : (uint64_t)since;
+
+	buf_printf(&d->line, " time=%s%" PRIu64 ".%09" PRIu64, since < 0 ? "-" : "",
+		(uint64_t)(size / NS_PER_S), (uint64_t)(size % NS_PER_S));
+}
+
+/* The name of an enum's value, or the number where this version knows none. */
+static void word(struct dump *d, const char *name, const char *const *words, size_t count, uint64_t v)
+{
+	if (v < count)
+		buf_printf(&d->line, " %s=%s", name, words[v]);
+	else
+		number(d, name, v);
+}
+#define WORD(d, name, words, v) word(d, name, words, sizeof(words) / sizeof((words)[0]), v)
+
+static const char *const module_kinds[] = {"file", "vdso", "kernel", "jit"};
+static const char *const frame_kinds[] = {"user", "kernel"};
+static const char *const sources[] = {"dump", "live", "regs"};
+static const char *const end_reasons[] = {"target-exited", "duration", "interrupted", "error"};
+
+static void print_meta(struct dump *d, const void *record)
+{
+	const struct record_meta *r = record;
+
+	ref(d, "key", 's', r->key);
+	ref(d, "value", 's', r->value);
+}
+
+static void print_string(struct dump *d, const void *record)
+{
+	const struct record_string *r = record;
+	size_t room = r->header.bytes - sizeof(*r), len = r->len < room ? r->len : room;
+	struct buf text = {0};
+
+	ref(d, "id", 's', r->id);
+	buf_str(&d->line, " text=");
+	buf_add(&text, r + 1, len);
+	if (text.failed)
+		d->line.failed = true;
+	else
+		buf_json(&d->line, text.data);
+	if (len != r->len)
+		buf_str(&d->line, " (cut short)");
+	buf_release(&text);
+}
+
+static void print_module(struct dump *d, const void *record)
+{
+	const struct record_module *r = record;
+	size_t len = r->build_id_bytes < sizeof(r->build_id) ? r->build_id_bytes : sizeof(r->build_id);
+
+	ref(d, "id", 'm', r->id);
+	ref(d, "path", 's', r->path);
+	WORD(d, "kind", module_kinds, r->kind);
+	if (r->pid)
+		number(d, "pid", r->pid);
+	number(d, "inode", r->inode);
+	address(d, "device", r->device);
+	buf_str(&d->line, " build_id=");
+	for (size_t i = 0; i < len; i++)
+		buf_printf(&d->line, "%02x", r->build_id[i]);
+	if (!len)
+		buf_str(&d->line, "none");
+}
+
+static void print_process(struct dump *d, const void *record)
+{
+	const struct record_process *r = record;
+
+	moment(d, r->time_ns);
+	number(d, "pid", r->pid);
+	number(d, "ppid", r->ppid);
+	ref(d, "command", 's', r->command);
+}
+
+static void print_thread(struct dump *d, const void *record)
+{
+	const struct record_thread *r = record;
+
+	moment(d, r->time_ns);
+	number(d, "pid", r->pid);
+	number(d, "tid", r->tid);
+	ref(d, "name", 's', r->name);
+}
+
+static void print_exit(struct dump *d, const void *record)
+{
+	const struct record_exit *r = record;
+
+	moment(d, r->time_ns);
+	number(d, "pid", r->pid);
+	number(d, "tid", r->tid);
+}
+
+static void print_mapping(struct dump *d, const void *record)
+{
+	const struct record_mapping *r = record;
+
+	moment(d, r->time_ns);
+	number(d, "pid", r->pid);
+	ref(d, "module", 'm', r->module);
+	address(d, "start", r->start);
+	address(d, "end", r->end);
+	address(d, "bias", r->bias);
+}
+
+static void print_frame(struct dump *d, const void *record)
+{
+	const struct record_frame *r = record;
+
+	ref(d, "id", 'f', r->id);
+	ref(d, "module", 'm', r->module);
+	address(d, "address", r->address);
+	WORD(d, "kind", frame_kinds, r->kind);
+	if (r->how <= UNWIND_SCAN)
+		buf_printf(&d->line, " how=%s", unwind_how_name((enum unwind_how)r->how));
+	else
+		number(d, "how", r->how);
+	WORD(d, "source", sources, r->source);
+	number(d, "return", r->is_return);
+}
+
+static void print_stack(struct dump *d, const void *record)
+{
+	const struct record_stack *r = record;
+
+	ref(d, "id", 'k', r->id);
+	ref(d, "parent", 'k', r->parent);
+	ref(d, "frame", 'f', r->frame);
+}
+
+static void print_sample(struct dump *d, const void *record)
+{
+	const struct record_sample *r = record;
+
+	moment(d, r->time_ns);
+	number(d, "pid", r->pid);
+	number(d, "tid", r->tid);
+	number(d, "cpu", r->cpu);
+	ref(d, "stack", 'k', r->stack);
+	if (r->end < UNWIND_END_COUNT)
+		buf_printf(&d->line, " end=%s", unwind_end_name((enum unwind_end)r->end));
+	else
+		number(d, "end", r->end);
+	number(d, "weight_ns", r->weight);
+	number(d, "used_bytes", r->used_bytes);
+}
+
+static void print_loss(struct dump *d, const void *record)
+{
+	const struct record_loss *r = record;
+
+	moment(d, r->time_ns);
+	if (r->kind < LOSS_KIND_COUNT)
+		buf_printf(&d->line, " kind=%s", loss_name((enum loss_kind)r->kind));
+	else
+		number(d, "kind", r->kind);
+	number(d, "count", r->count);
+}
+
+static void print_symbol(struct dump *d, const void *record)
+{
+	const struct record_symbol *r = record;
+	const struct record_symbol_level *levels = (const void *)(r + 1);
+	size_t room = (r->header.bytes - sizeof(*r)) / sizeof(*levels);
+
+	ref(d, "frame", 'f', r->frame);
+	if (r->reason <= SYMBOL_REFUSED)
+		buf_printf(&d->line, " reason=\"%s\"",
+			symbol_reason_text((enum symbol_reason)r->reason));
+	else
+		number(d, "reason", r->reason);
+	for (size_t i = 0; i < r->level_count && i < room; i++) {
+		ref(d, i ? "in" : "name", 's', levels[i].name);
+		if (levels[i].file != CAPTURE_NONE)
+			buf_printf(&d->line, " at=s%u:%u", levels[i].file, levels[i].line);
+	}
+}
+
+static void print_cost(struct dump *d, const void *record)
+{
+	const struct record_cost *r = record;
+
+	number(d, "sampler_cpu_ns", r->sampler_cpu_ns);
+	number(d, "symbol_cpu_ns", r->symbol_cpu_ns);
+	number(d, "wakeups", r->wakeups);
+	number(d, "ring_bytes", r->ring_bytes);
+}
+
+static void print_end(struct dump *d, const void *record)
+{
+	const struct record_end *r = record;
+
+	moment(d, r->time_ns);
+	WORD(d, "reason", end_reasons, r->reason);
+}
+
+static const struct {
+	const char *name;
+	void (*print)(struct dump *d, const void *record);
+} printers[] = {
+	[RECORD_META] = {"meta", print_meta},
+	[RECORD_STRING] = {"string", print_string},
+	[RECORD_MODULE] = {"module", print_module},
+	[RECORD_PROCESS] = {"process", print_process},
+	[RECORD_THREAD] = {"thread", print_thread},
+	[RECORD_EXIT] = {"exit", print_exit},
+	[RECORD_MAPPING] = {"mapping", print_mapping},
+	[RECORD_FRAME] = {"frame", print_frame},
+	[RECORD_STACK] = {"stack", print_stack},
+	[RECORD_SAMPLE] = {"sample", print_sample},
+	[RECORD_LOSS] = {"loss", print_loss},
+	[RECORD_SYMBOL] = {"symbol", print_symbol},
+	[RECORD_COST] = {"cost", print_cost},
+	[RECORD_END] = {"end", print_end},
+};
+
+static void print_record(struct dump *d, const struct record_header *h)
+{
+	bool known = h->type < sizeof(printers) / sizeof(printers[0]) && printers[h->type].print;
+
+	if (!known) {
+		buf_printf(&d->line, "unknown type=%u bytes=%u", h->type, h->bytes);
+		return;
+	}
+	buf_printf(&d->line, "%-8s", printers[h->type].name);
+	printers[h->type].print(d, h);
+}
+
+static void print_damage(const struct capture_damage *c, FILE *out)
+{
+	if (c->bad_blocks || c->bad_records || c->skipped_bytes || c->truncated || c->no_end)
+		fprintf(out,
+			"damage   bad_blocks=%" PRIu64 " bad_records=%" PRIu64 " skipped_bytes=%" PRIu64
+			" truncated=%d no_end=%d\n",
+			c->bad_blocks, c->bad_records, c->skipped_bytes, c->truncated, c->no_end);
+}
+
+int view_dump(const char *path, FILE *out, struct err *err)
+{
+	struct capture_reader *reader;
+	const struct record_header *record;
+	struct dump d = {0};
+	int rc = capture_reader_open(path, &reader, err);
+
+	if (rc)
+		return rc;
+
+	const struct capture_file_header *h = capture_reader_header(reader);
+
+	d.start_ns = h->start_monotonic_ns;
+	fprintf(out, "recording version=%u start_monotonic_ns=%" PRIu64 " start_realtime_ns=%" PRIu64 "\n",
+		h->version, h->start_monotonic_ns, h->start_realtime_ns);
+	while ((rc = capture_reader_next(reader, &record, err)) > 0) {
+		buf_clear(&d.line);
+		print_record(&d, record);
+		if (d.line.failed) {
+			rc = err_nomem(err);
+			break;
+		}
+		fwrite(d.line.data, 1, d.line.len, out);
+		fputc('\n', out);
+	}
+	if (!rc)
+		print_damage(capture_reader_damage(reader), out);
+	buf_release(&d.line);
+	capture_reader_free(reader);
+	return rc;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What was recorded, how far it may be believed, and what would make it better. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "view/view_priv.h"
+
+/* ---- losses ---- */
+
+static const struct {
+	const char *name, *words;
+} losses[LOSS_KIND_COUNT] = {
+	[LOSS_RING] = {"ring_samples", "samples dropped by the kernel: the ring was full"},
+	[LOSS_THROTTLE] = {"throttled", "times the kernel throttled the event"},
+	[LOSS_NO_REGS] = {"no_registers", "samples without user registers"},
+	[LOSS_MALFORMED] = {"malformed", "ring records that made no sense"},
+	[LOSS_FILE] = {"unreadable_files", "mapped files that could not be opened"},
+	[LOSS_THREAD] = {"unattached_threads", "threads that could not be attached"},
+	[LOSS_LATE_MAPPING] = {"late_mappings", "samples unwound before their mapping was known"},
+	[LOSS_RING_RECORDS] = {"ring_records", "mapping and fork records dropped by the kernel"},
+};
+
+const char *loss_name(enum loss_kind kind)
+{
+	return losses[kind].name;
+}
+
+const char *loss_words(enum loss_kind kind)
+{
+	return losses[kind].words;
+}
+
+uint64_t losses_total(const struct profile *p)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < LOSS_KIND_COUNT; i++)
+		sum += p->quality.losses[i];
+	return sum;
+}
+
+/* ---- the headline ---- */
+
+static const char *separator(const struct term *t)
+{
+	return t->unicode ? " · " : " - ";
+}
+
+/* What ran: the command line, or the processes that were looked at. */
+static void what_ran(const struct profile *p, struct buf *out)
+{
+	const char *command = profile_meta(p, "command");
+	const struct profile_thread *first = p->threads.len ? p->threads.data : NULL;
+
+	if (command && *command)
+		buf_str(out, command);
+	else if (first)
+		buf_printf(out, "%s (pid %u)", first->process, first->pid);
+	else
+		buf_str(out, "nothing");
+}
+
+static void how_much(const struct profile *p, const struct term *t, struct buf *out)
+{
+	const char *hz = profile_meta(p, "frequency_hz"), *event = profile_meta(p, "event");
+
+	buf_str(out, separator(t));
+	words_duration(out, p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0);
+	buf_str(out, separator(t));
+	words_count(out, p->samples.len);
+	buf_str(out, p->samples.len == 1 ? " sample" : " samples");
+	if (hz)
+		buf_printf(out, " at %s Hz", hz);
+	if (event)
+		buf_printf(out, " (%s)", event);
+	if (p->total_weight) {
+		buf_str(out, separator(t));
+		words_duration(out, p->total_weight);
+		buf_str(out, " CPU");
+	}
+}
+
+#define MIN_COMMAND_COLUMNS 20
+
+void facts_headline(const struct profile *p, const struct term *t, struct buf *out)
+{
+	struct buf what = {0}, much = {0};
+	size_t columns = 0;
+
+	what_ran(p, &what);
+	how_much(p, t, &much);
+	out->failed |= what.failed || much.failed;
+	if (!out->failed) {
+		size_t used = term_width(much.data);
+
+		if (t->columns)
+			columns = t->columns > used + MIN_COMMAND_COLUMNS ? t->columns - used
+									  : MIN_COMMAND_COLUMNS;
+		paint_on(out, t, PAINT_TITLE);
+		name_fit(out, what.data, columns, t->unicode);
+		paint_off(out, t, PAINT_TITLE);
+		buf_str(out, much.data);
+		buf_char(out, '\n');
+	}
+	buf_release(&what);
+	buf_release(&much);
+}
+
+/* ---- stack quality ---- */
+
+static void graded(struct buf *out, const struct term *t, enum paint how, double percent,
+	const char *words)
+{
+	paint_on(out, t, how);
+	words_share(out, percent);
+	buf_printf(out, " %s", words);
+	paint_off(out, t, how);
+}
+
+/* Thresholds: what the hints below act on, and what calls for a second look. */
+static enum paint grade_high(double percent, double good, double fair)
+{
+	return percent >= good ? PAINT_GOOD : percent >= fair ? PAINT_WARN : PAINT_BAD;
+}
+
+static enum paint grade_low(double percent, double fair, double bad)
+{
+	return percent >= bad ? PAINT_BAD : percent >= fair ? PAINT_WARN : PAINT_NONE;
+}
+
+#define FAIR_PERCENT 2
+#define BAD_PERCENT 10
+
+void facts_quality(const struct profile *p, const struct term *t, struct buf *out)
+{
+	const struct profile_quality *q = &p->quality;
+	uint64_t lost = q->losses[LOSS_RING];
+
+	if (!q->samples)
+		return;
+	buf_str(out, "Stacks: ");
+	graded(out, t, grade_high(q->rooted_pct, 97, 90), q->rooted_pct, "rooted, ");
+	graded(out, t, grade_low(q->truncated_pct, FAIR_PERCENT, BAD_PERCENT), q->truncated_pct,
+		"truncated, ");
+	graded(out, t, grade_low(q->guessed_frames_pct, FAIR_PERCENT, BAD_PERCENT),
+		q->guessed_frames_pct, "guessed, ");
+	graded(out, t, grade_low(q->unresolved_frames_pct, FAIR_PERCENT, BAD_PERCENT),
+		q->unresolved_frames_pct, "unresolved");
+	paint_on(out, t, lost ? PAINT_BAD : PAINT_NONE);
+	buf_str(out, ", ");
+	words_count(out, lost);
+	buf_str(out, " lost");
+	paint_off(out, t, lost ? PAINT_BAD : PAINT_NONE);
+	buf_char(out, '\n');
+}
+
+/* ---- hints ---- */
+
+void hints_release(struct hints *h)
+{
+	vec_each(h, it)
+		free(*it);
+	vec_release(h);
+}
+
+static int hint(struct hints *h, struct buf *words)
+{
+	char *text = words->failed ? NULL : strdup(words->data);
+
+	buf_release(words);
+	if (!text || vec_push(h, text)) {
+		free(text);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* The most the kernel copies of a stack: one page less than 64 KB fits its 16-bit record size. */
+#define MAX_STACK_BYTES 65528
+
+static int hint_truncated(const struct profile *p, struct hints *h)
+{
+	const char *size = profile_meta(p, "stack_bytes");
+	struct buf b = {0};
+
+	if (p->quality.truncated_pct < FAIR_PERCENT)
+		return 0;
+	words_share(&b, p->quality.truncated_pct);
+	buf_str(&b, " of the stacks are cut short");
+	if (size && strtoul(size, NULL, 10) >= MAX_STACK_BYTES)
+		buf_str(&b, " even with the largest stack copy the kernel makes");
+	else
+		buf_printf(&b, ": record with --stack-size %d%s%s%s", MAX_STACK_BYTES,
+			size ? " (it was " : "", size ? size : "", size ? ")" : "");
+	return hint(h, &b);
+}
+
+static int hint_lost(const struct profile *p, struct hints *h)
+{
+	uint64_t lost = p->quality.losses[LOSS_RING];
+	struct buf b = {0};
+
+	if (!lost || lost * 100 < p->samples.len)
+		return 0;
+	words_count(&b, lost);
+	buf_str(&b, " samples were lost: record at a lower rate (-F), or fewer processes at once");
+	return hint(h, &b);
+}
+
+/* The module and the reason behind most unresolved frames. */
+struct hole {
+	uint64_t samples;
+	uint32_t module;
+	enum symbol_reason reason;
+};
+
+static int worst_hole(const struct profile *p, struct hole *ret, struct err *err)
+{
+	size_t slots = p->modules.len + 1;
+	struct profile_count *counts = NULL;
+	int rc = profile_count_functions(p, &counts, err);
+	uint64_t *sums = rc ? NULL : calloc(slots, sizeof(*sums));
+
+	if (!rc && !sums)
+		rc = err_nomem(err);
+	*ret = (struct hole){.module = PROFILE_NONE};
+	for (uint32_t f = 0; f < p->functions.len && !rc; f++) {
+		const struct profile_function *fn = &p->functions.data[f];
+		size_t slot = fn->module == PROFILE_NONE ? slots - 1 : fn->module;
+
+		if (!fn->unresolved)
+			continue;
+		sums[slot] += counts[f].total;
+		if (sums[slot] > ret->samples)
+			*ret = (struct hole){sums[slot], fn->module, fn->reason};
+	}
+	free(sums);
+	free(counts);
+	return rc;
+}
+
+static int hint_unresolved(const struct profile *p, struct hints *h, struct err *err)
+{
+	struct hole hole;
+	struct buf b = {0};
+
+	if (p->quality.unresolved_frames_pct < FAIR_PERCENT)
+		return 0;
+	if (worst_hole(p, &hole, err))
+		return -ENOMEM;
+	if (!hole.samples)
+		return 0;
+
+	const char *where = hole.module == PROFILE_NONE ? NULL : p->modules.data[hole.module].name;
+
+	switch (hole.reason) {
+	case SYMBOL_ANONYMOUS:
+		buf_str(&b, "most frames without a name are JIT code: let the program write a perf map "
+			    "(node --perf-basic-prof, java -XX:+DumpPerfMapAtExit)");
+		break;
+	case SYMBOL_REFUSED:
+		buf_printf(&b, "names of %s are hidden from this user: sonde doctor says how to see them",
+			where ? where : "some frames");
+		break;
+	case SYMBOL_NO_FILE:
+		buf_printf(&b, "%s could not be opened when recording ended, so it has no names",
+			where ? where : "a file");
+		break;
+	case SYMBOL_NOT_MAPPED:
+		buf_str(&b, "most frames without a name lie outside every mapping");
+		break;
+	default:
+		if (!where)
+			return 0;
+		buf_printf(&b, "install debug symbols for %s: most frames without a name are there",
+			where);
+	}
+	return hint(h, &b);
+}
+
+static int hint_guessed(const struct profile *p, struct hints *h)
+{
+	struct buf b = {0};
+
+	if (p->quality.guessed_frames_pct < FAIR_PERCENT)
+		return 0;
+	words_share(&b, p->quality.guessed_frames_pct);
+	buf_str(&b, " of the frames are guesses (marked ?): code without unwind information");
+	return hint(h, &b);
+}
+
+int facts_hints(const struct profile *p, struct hints *ret, struct err *err)
+{
+	struct hints h = {0};
+
+	if (hint_truncated(p, &h) || hint_lost(p, &h) || hint_unresolved(p, &h, err) ||
+		hint_guessed(p, &h)) {
+		hints_release(&h);
+		return err_nomem(err);
+	}
+	*ret = h;
+	return 0;
+}
+
+/* ---- damage ---- */
+
+void view_damage(const struct profile *p, struct buf *out)
+{
+	const struct capture_damage *d = &p->damage;
+
+	if (d->bad_blocks)
+		buf_printf(out, "%" PRIu64 " damaged block%s left out\n", d->bad_blocks,
+			d->bad_blocks == 1 ? " was" : "s were");
+	if (d->skipped_bytes && !d->truncated)
+		buf_printf(out, "%" PRIu64 " bytes between blocks were skipped\n", d->skipped_bytes);
+	if (d->bad_records)
+		buf_printf(out, "%" PRIu64 " damaged record%s left out\n", d->bad_records,
+			d->bad_records == 1 ? " was" : "s were");
+	if (d->truncated)
+		buf_str(out, "the file ends in the middle of a block: its last samples are missing\n");
+	else if (d->no_end)
+		buf_str(out, "the recording did not end in order (killed, or still running): the last "
+			     "moments may be missing\n");
+}

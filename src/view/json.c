@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The report as one JSON object. Keys are only ever added: docs/JSON.md is the contract. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "view/view_priv.h"
+
+#define JSON_VERSION 1
+
+/* `"key":` with a comma before it unless it opens the object. */
+static void key(struct buf *out, const char *name, bool first)
+{
+	if (!first)
+		buf_char(out, ',');
+	buf_json(out, name);
+	buf_char(out, ':');
+}
+
+static void number(struct buf *out, const char *name, uint64_t value, bool first)
+{
+	key(out, name, first);
+	buf_printf(out, "%" PRIu64, value);
+}
+
+static void string(struct buf *out, const char *name, const char *value, bool first)
+{
+	key(out, name, first);
+	buf_json(out, value);
+}
+
+static void percent(struct buf *out, const char *name, double value, bool first)
+{
+	key(out, name, first);
+	buf_printf(out, "%.3f", isfinite(value) ? value : 0);
+}
+
+static void boolean(struct buf *out, const char *name, bool value)
+{
+	key(out, name, false);
+	buf_str(out, value ? "true" : "false");
+}
+
+static void meta_object(const struct profile *p, struct buf *out)
+{
+	key(out, "meta", false);
+	buf_char(out, '{');
+	for (size_t i = 0; i + 1 < p->meta.len; i += 2)
+		string(out, p->meta.data[i], p->meta.data[i + 1], !i);
+	buf_char(out, '}');
+}
+
+static int thread_array(const struct profile *p, struct buf *out, struct err *err)
+{
+	uint32_t *order;
+
+	if (rank_threads(p, &order, err))
+		return -ENOMEM;
+	key(out, "threads", false);
+	buf_char(out, '[');
+	for (size_t i = 0; i < p->threads.len; i++) {
+		const struct profile_thread *t = &p->threads.data[order[i]];
+
+		buf_str(out, i ? ",\n  {" : "\n  {");
+		number(out, "tid", t->tid, true);
+		string(out, "name", t->name, false);
+		number(out, "samples", t->samples, false);
+		number(out, "pid", t->pid, false);
+		string(out, "process", t->process, false);
+		number(out, "cpu_ns", t->weight, false);
+		buf_char(out, '}');
+	}
+	buf_char(out, ']');
+	free(order);
+	return 0;
+}
+
+static void damage_object(const struct profile *p, struct buf *out)
+{
+	key(out, "damage", false);
+	buf_char(out, '{');
+	number(out, "bad_blocks", p->damage.bad_blocks, true);
+	number(out, "bad_records", p->damage.bad_records, false);
+	number(out, "skipped_bytes", p->damage.skipped_bytes, false);
+	boolean(out, "truncated", p->damage.truncated);
+	boolean(out, "no_end", p->damage.no_end);
+	buf_char(out, '}');
+}
+
+static void quality_object(const struct profile *p, struct buf *out)
+{
+	const struct profile_quality *q = &p->quality;
+
+	key(out, "quality", false);
+	buf_char(out, '{');
+	percent(out, "rooted_pct", q->rooted_pct, true);
+	percent(out, "truncated_pct", q->truncated_pct, false);
+	percent(out, "guessed_frames_pct", q->guessed_frames_pct, false);
+	number(out, "lost_samples", q->losses[LOSS_RING], false);
+	percent(out, "unresolved_frames_pct", q->unresolved_frames_pct, false);
+	percent(out, "fp_frames_pct", q->fp_frames_pct, false);
+	number(out, "frames", q->frames, false);
+	key(out, "ends", false);
+	buf_char(out, '{');
+	for (size_t end = 0; end < UNWIND_END_COUNT; end++)
+		number(out, unwind_end_name((enum unwind_end)end), q->ends[end], !end);
+	buf_char(out, '}');
+	key(out, "losses", false);
+	buf_char(out, '{');
+	for (size_t kind = 0; kind < LOSS_KIND_COUNT; kind++)
+		number(out, loss_name((enum loss_kind)kind), q->losses[kind], !kind);
+	buf_char(out, '}');
+	damage_object(p, out);
+	buf_char(out, '}');
+}
+
+static int function_array(
+	const struct profile *p, size_t limit, struct buf *out, struct err *err)
+{
+	struct ranking ranking = {0};
+	int rc = rank_functions(p, RANK_BY_SAMPLES, &ranking, err);
+
+	if (rc)
+		return rc;
+	key(out, "functions", false);
+	buf_char(out, '[');
+	for (size_t i = 0; i < ranking.len && (!limit || i < limit); i++) {
+		const struct ranked *r = &ranking.data[i];
+		const struct profile_function *f = &p->functions.data[r->function];
+
+		buf_str(out, i ? ",\n  {" : "\n  {");
+		string(out, "name", f->name, true);
+		string(out, "module", module_name(p, f), false);
+		number(out, "self", r->count.self, false);
+		number(out, "total", r->count.total, false);
+		number(out, "self_ns", r->count.self_weight, false);
+		number(out, "total_ns", r->count.total_weight, false);
+		if (f->file)
+			string(out, "file", f->file, false);
+		if (f->unresolved)
+			string(out, "unresolved",
+				symbol_reason_text((enum symbol_reason)f->reason), false);
+		buf_char(out, '}');
+	}
+	buf_char(out, ']');
+	vec_release(&ranking);
+	return 0;
+}
+
+static void tree_open(const struct profile *p, const struct tree_node *n, struct buf *out)
+{
+	const char *name = n->function == PROFILE_NONE ? "all" : p->functions.data[n->function].name;
+
+	buf_char(out, '{');
+	string(out, "name", name, true);
+	number(out, "self", n->self, false);
+	number(out, "total", n->total, false);
+	if (n->inlined)
+		boolean(out, "inlined", true);
+	if (n->guessed)
+		boolean(out, "guessed", true);
+	key(out, "children", false);
+	buf_char(out, '[');
+}
+
+/* Nested objects, written by following first_child / next_sibling / parent: no recursion. */
+static int tree_object(const struct profile *p, bool inverted, struct buf *out, struct err *err)
+{
+	struct profile_tree tree = {0};
+	int rc = profile_tree_build(p, inverted, &tree, err);
+	uint32_t at = 0;
+
+	if (rc)
+		return rc;
+	key(out, "tree", false);
+	while (at != PROFILE_NONE) {
+		const struct tree_node *n = &tree.nodes.data[at];
+
+		tree_open(p, n, out);
+		if (n->first_child != PROFILE_NONE) {
+			at = n->first_child;
+			continue;
+		}
+		buf_str(out, "]}");
+		while (at && tree.nodes.data[at].next_sibling == PROFILE_NONE) {
+			at = tree.nodes.data[at].parent;
+			buf_str(out, "]}");
+		}
+		if (!at)
+			break;
+		at = tree.nodes.data[at].next_sibling;
+		buf_char(out, ',');
+	}
+	profile_tree_release(&tree);
+	return 0;
+}
+
+int view_json(
+	const struct profile *p, const struct view_options *o, struct buf *out, struct err *err)
+{
+	int rc;
+
+	buf_str(out, "{\n");
+	number(out, "version", JSON_VERSION, true);
+	number(out, "samples", p->samples.len, false);
+	number(out, "duration_ns", p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0, false);
+	number(out, "cpu_ns", p->total_weight, false);
+	number(out, "start_realtime_ns", p->start_realtime_ns, false);
+	meta_object(p, out);
+	buf_char(out, '\n');
+	rc = thread_array(p, out, err);
+	buf_char(out, '\n');
+	quality_object(p, out);
+	buf_char(out, '\n');
+	if (!rc)
+		rc = function_array(p, o->top, out, err);
+	buf_char(out, '\n');
+	key(out, "cost", false);
+	buf_char(out, '{');
+	number(out, "sampler_cpu_ns", p->cost.sampler_cpu_ns, true);
+	number(out, "bytes_written", p->file_bytes, false);
+	number(out, "symbol_cpu_ns", p->cost.symbol_cpu_ns, false);
+	number(out, "wakeups", p->cost.wakeups, false);
+	number(out, "ring_bytes", p->cost.ring_bytes, false);
+	buf_char(out, '}');
+	if (!rc && o->tree)
+		rc = tree_object(p, o->inverted, out, err);
+	buf_str(out, "\n}\n");
+	return !rc && out->failed ? err_nomem(err) : rc;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Function names in limited space. C++ and Rust names are long because of their template and
+ * call arguments; what a reader looks for is the path and the last word. So brackets lose their
+ * insides first, from the outermost ones, and only then the end is cut.
+ */
+#include <string.h>
+
+#include "view/view_priv.h"
+
+/* Length of an operator's name after "operator" at `s` ("<<=", "()", "->"), so that its characters
+ * are not taken for brackets; 0 when `s` does not start one. */
+static size_t operator_length(const char *s)
+{
+	static const char word[] = "operator";
+
+	if (strncmp(s, word, sizeof(word) - 1))
+		return 0;
+
+	size_t at = sizeof(word) - 1;
+
+	if (!strncmp(s + at, "()", 2) || !strncmp(s + at, "[]", 2))
+		return at + 2;
+	return at + strspn(s + at, "<>=-+*/%^&|!~");
+}
+
+static bool opens(char c)
+{
+	return c == '<' || c == '(' || c == '{' || c == '[';
+}
+
+static bool closes(char c)
+{
+	return c == '>' || c == ')' || c == '}' || c == ']';
+}
+
+/* Only <> and () hold arguments worth hiding; {} and [] hold words such as {closure#0}. */
+static bool hides(char c)
+{
+	return c == '<' || c == '(';
+}
+
+/* A bracket that starts the name or a part of it, as in Rust's "<T as Trait>::f" or in
+ * "a::(anonymous namespace)::g", says where we are. */
+static bool says_where(const char *name, const char *at)
+{
+	return at == name || (*at == '(' && at[-1] == ':');
+}
+
+/* `name` with the insides of its outermost <...> and (...) as an ellipsis. */
+static void without_arguments(struct buf *out, const char *name, const char *dots)
+{
+	size_t depth = 0, hidden_at = 0;
+
+	for (const char *at = name; *at; at++) {
+		size_t op = operator_length(at);
+		bool hidden = hidden_at && depth >= hidden_at;
+
+		if (op) {
+			if (!hidden)
+				buf_add(out, at, op);
+			at += op - 1;
+			continue;
+		}
+		if (closes(*at) && depth && !(*at == '>' && at > name && at[-1] == '-')) {
+			if (hidden_at == depth)
+				hidden_at = 0;
+			depth--;
+			hidden = hidden_at && depth >= hidden_at;
+		}
+		if (!hidden)
+			buf_char(out, *at);
+		if (!opens(*at))
+			continue;
+		depth++;
+		if (!hidden_at && hides(*at) && !says_where(name, at) && !closes(at[1])) {
+			hidden_at = depth;
+			buf_str(out, dots);
+		}
+	}
+}
+
+/* Names come from files: nothing in them may move a terminal's cursor. */
+static void add_printable(struct buf *out, const char *s, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		buf_char(out, (unsigned char)s[i] < 0x20 || s[i] == 0x7f ? '?' : s[i]);
+}
+
+size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode)
+{
+	const char *dots = unicode ? "…" : "..";
+	size_t dot_cells = unicode ? 1 : 2, width = term_width(name);
+	struct buf shorter = {0};
+
+	if (!columns || width <= columns) {
+		add_printable(out, name, strlen(name));
+		return width;
+	}
+	without_arguments(&shorter, name, dots);
+	if (!shorter.failed && shorter.len)
+		name = shorter.data;
+	width = term_width(name);
+	if (width <= columns) {
+		add_printable(out, name, strlen(name));
+	} else {
+		size_t keep = term_fit(name, columns > dot_cells ? columns - dot_cells : 0);
+
+		add_printable(out, name, keep);
+		buf_str(out, dots);
+		width = columns;
+	}
+	buf_release(&shorter);
+	return width;
+}

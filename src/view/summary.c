@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * "Where is the time", in one screen: what ran, how far the stacks may be believed, the functions,
+ * the paths, the threads. The facts have fixed lines; functions and paths share the rest.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "view/view_priv.h"
+
+#define MAX_HINTS 2
+#define MIN_LINES 3
+#define MODULE_COLUMNS 22
+
+/* How many lines the two lists get on this screen. One row stays for the shell's prompt. */
+struct plan {
+	size_t functions, paths;
+};
+
+static struct plan plan_screen(const struct view_options *o, size_t fixed)
+{
+	size_t rows = o->term.rows ? o->term.rows - 1 : 60;
+	size_t left = rows > fixed + 2 * MIN_LINES ? rows - fixed : 2 * MIN_LINES;
+	struct plan plan = {.functions = (left + 1) / 2, .paths = left / 2};
+
+	if (o->top) {
+		plan.functions = o->top;
+		plan.paths = left > o->top + MIN_LINES ? left - o->top : MIN_LINES;
+	}
+	return plan;
+}
+
+/* ---- functions ---- */
+
+static void pad(struct buf *out, size_t used, size_t columns)
+{
+	while (used++ < columns)
+		buf_char(out, ' ');
+}
+
+static size_t name_columns(const struct term *t)
+{
+	size_t fixed = 16 + 2 + MODULE_COLUMNS;
+
+	if (!t->columns)
+		return 60;
+	return t->columns > fixed + 20 ? t->columns - fixed : 20;
+}
+
+static void function_line(const struct profile *p, const struct term *t, const struct ranked *r,
+	struct buf *out)
+{
+	const struct profile_function *f = &p->functions.data[r->function];
+	size_t columns = name_columns(t);
+
+	paint_percent(out, t, share_of(p, r->count.self, r->count.self_weight));
+	buf_str(out, "  ");
+	words_percent(out, share_of(p, r->count.total, r->count.total_weight));
+	buf_str(out, "  ");
+	paint_on(out, t, f->unresolved ? PAINT_DIM : PAINT_NONE);
+	pad(out, name_fit(out, f->name, columns, t->unicode), columns);
+	paint_off(out, t, f->unresolved ? PAINT_DIM : PAINT_NONE);
+	buf_str(out, "  ");
+	paint_on(out, t, PAINT_DIM);
+	name_fit(out, module_name(p, f), t->columns ? MODULE_COLUMNS : 0, t->unicode);
+	paint_off(out, t, PAINT_DIM);
+	buf_char(out, '\n');
+}
+
+static int functions_table(const struct profile *p, const struct view_options *o, size_t limit,
+	struct buf *out, struct err *err)
+{
+	struct ranking ranking = {0};
+	int rc = rank_functions(p, RANK_BY_TIME, &ranking, err);
+
+	if (rc)
+		return rc;
+	paint_on(out, &o->term, PAINT_TITLE);
+	buf_str(out, "  self   total  ");
+	size_t columns = name_columns(&o->term);
+	buf_str(out, "function");
+	pad(out, strlen("function"), columns);
+	buf_str(out, "  in");
+	paint_off(out, &o->term, PAINT_TITLE);
+	buf_char(out, '\n');
+	for (size_t i = 0; i < ranking.len && i < limit; i++)
+		function_line(p, &o->term, &ranking.data[i], out);
+	vec_release(&ranking);
+	return 0;
+}
+
+/* ---- threads ---- */
+
+static void thread_words(const struct profile *p, const struct term *t,
+	const struct profile_thread *thread, struct buf *out)
+{
+	words_share(out, share_of(p, thread->samples, thread->weight));
+	buf_char(out, ' ');
+	name_fit(out, thread->name, 0, t->unicode);
+	buf_printf(out, " %u", thread->tid);
+}
+
+/* As many threads as fit one line, the busiest first, then how many more there are. */
+static int threads_line(
+	const struct profile *p, const struct term *t, struct buf *out, struct err *err)
+{
+	uint32_t *order;
+	struct buf one = {0};
+	size_t used = strlen("Threads: "), shown = 0;
+
+	if (!p->threads.len)
+		return 0;
+	if (rank_threads(p, &order, err))
+		return -ENOMEM;
+	paint(out, t, PAINT_TITLE, "Threads:");
+	for (; shown < p->threads.len; shown++) {
+		buf_clear(&one);
+		buf_str(&one, shown ? ", " : " ");
+		thread_words(p, t, &p->threads.data[order[shown]], &one);
+		if (one.failed)
+			break;
+		used += term_width(one.data);
+		if (shown && t->columns && used + strlen(", 1234 more") > t->columns)
+			break;
+		buf_add(out, one.data, one.len);
+	}
+	if (shown < p->threads.len)
+		buf_printf(out, ", %zu more", p->threads.len - shown);
+	buf_char(out, '\n');
+	out->failed |= one.failed;
+	buf_release(&one);
+	free(order);
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+static void hint_lines(
+	const struct hints *hints, const struct term *t, size_t limit, struct buf *out)
+{
+	for (size_t i = 0; i < hints->len && i < limit; i++) {
+		paint_on(out, t, PAINT_WARN);
+		buf_str(out, t->unicode ? "  → " : "  -> ");
+		name_fit(out, hints->data[i], t->columns ? t->columns - 5 : 0, t->unicode);
+		paint_off(out, t, PAINT_WARN);
+		buf_char(out, '\n');
+	}
+}
+
+static int body(const struct profile *p, const struct view_options *o, struct plan plan,
+	struct buf *out, struct err *err)
+{
+	int rc = functions_table(p, o, plan.functions, out, err);
+
+	if (rc)
+		return rc;
+	buf_char(out, '\n');
+	paint(out, &o->term, PAINT_TITLE,
+		o->inverted ? " total  hottest functions, and who calls them" : " total  hottest paths");
+	buf_char(out, '\n');
+	rc = branches_hottest(p, o, plan.paths, out, err);
+	if (rc)
+		return rc;
+	buf_char(out, '\n');
+	return threads_line(p, &o->term, out, err);
+}
+
+int view_summary(const struct profile *p, const struct view_options *o, struct buf *out,
+	struct err *err)
+{
+	struct hints hints = {0};
+	int rc = facts_hints(p, &hints, err);
+
+	if (rc)
+		return rc;
+
+	size_t hint_count = hints.len < MAX_HINTS ? hints.len : MAX_HINTS;
+
+	facts_headline(p, &o->term, out);
+	if (!p->samples.len) {
+		buf_str(out, "No samples: nothing ran on a CPU while recording, or the filter left "
+			     "nothing.\n");
+	} else {
+		facts_quality(p, &o->term, out);
+		hint_lines(&hints, &o->term, MAX_HINTS, out);
+		buf_char(out, '\n');
+		/* headline, quality, 3 blank lines, 2 titles, threads */
+		rc = body(p, o, plan_screen(o, 8 + hint_count), out, err);
+	}
+	hints_release(&hints);
+	if (!rc && out->failed)
+		rc = err_nomem(err);
+	return rc;
+}

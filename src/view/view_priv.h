@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the views share: numbers as words, paint, names that fit, shares, the tree in lines. */
+#ifndef SONDE_VIEW_VIEW_PRIV_H
+#define SONDE_VIEW_VIEW_PRIV_H
+
+#include "view/view.h"
+
+/* ---- numbers (words.c) ---- */
+
+void words_count(struct buf *out, uint64_t n);       /* 1,234,567 */
+void words_duration(struct buf *out, uint64_t ns);   /* 350 ms, 9.98 s, 12 min 3 s */
+void words_bytes(struct buf *out, uint64_t bytes);   /* 812 bytes, 1.4 MiB */
+void words_percent(struct buf *out, double percent); /* five characters and '%': " 12.3%" */
+
+/* A share without padding: "12.3%", "100%", "0%". Never "0.0%" for something that is there. */
+void words_share(struct buf *out, double percent);
+
+/* ---- paint (words.c) ---- */
+
+enum paint {
+	PAINT_NONE,
+	PAINT_TITLE,
+	PAINT_DIM,
+	PAINT_GOOD,
+	PAINT_WARN,
+	PAINT_BAD,
+};
+
+/* `text` in that colour where the terminal has colours. */
+void paint(struct buf *out, const struct term *t, enum paint how, const char *text);
+void paint_on(struct buf *out, const struct term *t, enum paint how);
+void paint_off(struct buf *out, const struct term *t, enum paint how);
+
+/* words_percent() coloured by how hot it is. */
+void paint_percent(struct buf *out, const struct term *t, double percent);
+
+/* ---- names (name.c) ---- */
+
+/* Appends `name` within `columns` cells: first the insides of <...> and (...) are left out, then the
+ * end. Control characters become '?'. Returns the cells used; columns 0: no limit. */
+size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode);
+
+/* ---- shares ---- */
+
+/* Percent of the whole profile, by weight where there are weights. */
+static inline double share_of(const struct profile *p, uint64_t samples, uint64_t weight)
+{
+	if (p->total_weight)
+		return 100.0 * (double)weight / (double)p->total_weight;
+	return p->samples.len ? 100.0 * (double)samples / (double)p->samples.len : 0;
+}
+
+static inline const struct profile_module *module_of(
+	const struct profile *p, const struct profile_function *f)
+{
+	return f->module == PROFILE_NONE ? NULL : &p->modules.data[f->module];
+}
+
+static inline const char *module_name(const struct profile *p, const struct profile_function *f)
+{
+	const struct profile_module *m = module_of(p, f);
+
+	return m ? m->name : "";
+}
+
+/* Functions with their counts, by self, then total, then name: in weight or in samples. */
+enum rank_order {
+	RANK_BY_TIME,
+	RANK_BY_SAMPLES,
+};
+struct ranked {
+	uint32_t function;
+	struct profile_count count;
+};
+VEC_TYPE(ranking, struct ranked);
+
+/* Leaves out functions nobody sampled. */
+int rank_functions(const struct profile *p, enum rank_order order, struct ranking *ret,
+	struct err *err);
+/* Indices of threads by weight, then samples, then tid; malloc'ed, p->threads.len of them. */
+int rank_threads(const struct profile *p, uint32_t **ret, struct err *err);
+
+/* ---- facts about the recording (facts.c) ---- */
+
+const char *loss_name(enum loss_kind kind);  /* "ring_samples": a key of the JSON */
+const char *loss_words(enum loss_kind kind); /* "samples dropped because the ring was full" */
+uint64_t losses_total(const struct profile *p);
+
+void facts_headline(const struct profile *p, const struct term *t, struct buf *out);
+void facts_quality(const struct profile *p, const struct term *t, struct buf *out);
+
+/* What the reader can do about poor stacks and names, a sentence each, worst first. */
+VEC_TYPE(hints, char *);
+int facts_hints(const struct profile *p, struct hints *ret, struct err *err);
+void hints_release(struct hints *h);
+
+/* ---- the call tree in lines (branches.c) ---- */
+
+/* The hottest `limit` lines: chains of only children become one line. */
+int branches_hottest(const struct profile *p, const struct view_options *o, size_t limit,
+	struct buf *out, struct err *err);
+
+/* Every node that holds at least `min_percent`, one line each. */
+int branches_all(const struct profile *p, const struct view_options *o, double min_percent,
+	struct buf *out, struct err *err);
+
+#endif
