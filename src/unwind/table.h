@@ -3,7 +3,8 @@
  * pc -> rule for one module: what cfi.c fills and walk.c asks.
  *
  * An FDE's rows are expanded the first time an address in it is asked for, at 4 bytes a row
- * (16-bit offset into the FDE, 16-bit rule number). Rules are interned per module.
+ * (cfi_table.h). Rules are interned per module. .eh_frame is asked first; .debug_frame, where there
+ * is one, for what it does not cover.
  */
 #ifndef SONDE_UNWIND_TABLE_H
 #define SONDE_UNWIND_TABLE_H
