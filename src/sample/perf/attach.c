@@ -112,15 +112,14 @@ static void raise_file_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-int perf_sampler_new(const struct perf_sampler_options *options, struct session *session,
-	struct perf_sampler **ret, struct err *err)
+int perf_sampler_new(
+	const struct perf_sampler_options *options, struct perf_sampler **ret, struct err *err)
 {
 	struct perf_sampler *s = calloc(1, sizeof(*s));
 	int rc;
 
 	if (!s)
 		return err_nomem(err);
-	s->session = session;
 	s->options = *options;
 	s->period_ns = NS_PER_S / options->frequency_hz;
 	s->random = clock_monotonic_ns();
@@ -135,6 +134,11 @@ int perf_sampler_new(const struct perf_sampler_options *options, struct session 
 	}
 	*ret = s;
 	return 0;
+}
+
+void perf_sampler_bind(struct perf_sampler *s, struct session *session)
+{
+	s->session = session;
 }
 
 void perf_sampler_free(struct perf_sampler *s)

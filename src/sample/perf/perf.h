@@ -27,10 +27,13 @@ struct perf_sampler_options {
 
 struct perf_sampler;
 
-/* Finds out which event this machine and these rights give, and maps the rings. The session is
- * borrowed. Refusals come with words and the command that helps. */
-int perf_sampler_new(const struct perf_sampler_options *options, struct session *session,
-	struct perf_sampler **ret, struct err *err);
+/* Finds out which event this machine and these rights give, and maps the rings. Refusals come with
+ * words and the command that helps. */
+int perf_sampler_new(
+	const struct perf_sampler_options *options, struct perf_sampler **ret, struct err *err);
+
+/* Where to deliver; borrowed. Call before watching anything. */
+void perf_sampler_bind(struct perf_sampler *s, struct session *session);
 void perf_sampler_free(struct perf_sampler *s);
 
 /* All threads of a running process and what they start. -ESRCH: gone. */

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Running a command so that it can be watched from its first instruction.
+ *
+ * The child is forked, waits at a gate, and calls exec when the gate opens. It inherits nothing of
+ * ours: descriptors are close-on-exec, and signal mask and dispositions are as we were started.
+ */
+#ifndef SONDE_OS_CHILD_H
+#define SONDE_OS_CHILD_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct child {
+	pid_t pid;
+	int gate_fd;  /* writing a byte opens the gate; closing it lets the child exit */
+	int error_fd; /* the child's exec errno arrives here */
+};
+
+/* `argv` is NULL-terminated; `mask` is the signal mask for the command. */
+int child_start(char *const *argv, const sigset_t *mask, struct child *ret, struct err *err);
+
+/* Opens the gate. When the command cannot be executed: -errno with its name in the words; the
+ * child has exited then and was waited for. */
+int child_go(struct child *c, const char *name, struct err *err);
+
+/* Never opened: the child exits without having run the command. */
+void child_abandon(struct child *c);
+
+/* Waits for the end of the command; its exit status as shells count it (128 + signal). */
+int child_wait(const struct child *c);
+
+#endif
