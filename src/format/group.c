@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <stdlib.h>
+
+#include "format/format_priv.h"
+
+#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
+
+static int compare(const void *left, const void *right)
+{
+	const struct sample_group *a = left, *b = right;
+	int order = ORDER(a->thread, b->thread);
+
+	if (!order)
+		order = ORDER(a->stack, b->stack);
+	return order ? order : ORDER(a->end, b->end);
+}
+
+int group_samples(const struct profile *p, struct sample_groups *ret, struct err *err)
+{
+	struct sample_groups g = {0};
+	size_t kept = 0;
+
+	if (vec_reserve(&g, p->samples.len))
+		return err_nomem(err);
+	vec_each(&p->samples, s)
+		g.data[g.len++] = (struct sample_group){.thread = s->thread, .stack = s->stack,
+			.end = s->end, .samples = 1, .weight = s->weight};
+	if (g.len)
+		qsort(g.data, g.len, sizeof(*g.data), compare);
+	for (size_t i = 1; i < g.len; i++) {
+		if (compare(&g.data[kept], &g.data[i])) {
+			g.data[++kept] = g.data[i];
+			continue;
+		}
+		g.data[kept].samples += g.data[i].samples;
+		g.data[kept].weight += g.data[i].weight;
+	}
+	g.len = g.len ? kept + 1 : 0;
+	*ret = g;
+	return 0;
+}
