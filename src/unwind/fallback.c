@@ -200,7 +200,7 @@ static bool caller_holds(struct walk *w, const struct candidate *c)
  * A direct call of our own function beats everything before it, for what lies between are locals
  * with old return addresses in them; of several the one whose target is nearest below the pc,
  * for that is where our function starts. */
-static bool scan_words(struct walk *w, struct candidate *best, bool *ret_short)
+static bool scan_words(struct walk *w, enum evidence least, struct candidate *best, bool *ret_short)
 {
 	uint64_t sp = w->regs.value[w->arch->sp];
 
@@ -221,6 +221,8 @@ static bool scan_words(struct walk *w, struct candidate *best, bool *ret_short)
 				*best = c;
 			break;
 		}
+		if (c.evidence < least)
+			continue;
 		if (c.evidence == CALLS_US ? best->evidence < CALLS_US || c.target > best->target
 					   : c.evidence > best->evidence && caller_holds(w, &c))
 			*best = c;
@@ -260,8 +262,10 @@ static int step_scan(struct walk *w, struct step *s)
 {
 	struct candidate c = {0};
 	bool dump_ended;
+	/* JIT code without a frame pointer that holds: only what names it is believed. */
+	enum evidence least = w->at.module ? CALLS_OTHER : CALLS_US;
 
-	if (!scan_words(w, &c, &dump_ended))
+	if (!scan_words(w, least, &c, &dump_ended))
 		return dump_ended ? UNWIND_TRUNCATED : UNWIND_NO_RULE;
 	if (c.slot == w->regs.value[w->arch->sp] && !walk_frame(w)->is_return &&
 		w->arch->lr == ARCH_NO_REG)

@@ -282,15 +282,22 @@ bool walk_pc_return_slot(
 
 /* ---- steps ---- */
 
+static bool find_code(struct walk *w, uint64_t addr, struct walk_mapping *ret)
+{
+	return walk_find(w, addr, ret) && ret->executable;
+}
+
 int walk_accept(struct walk *w, struct step *s)
 {
 	s->pc &= w->address_mask;
 	if (!s->pc)
 		return UNWIND_ROOT;
-	if ((s->pc & (w->arch->code_align - 1)) ||
-		!walk_find(w, walk_lookup_address(s->pc, s->is_return), &s->at) ||
-		!s->at.executable)
+	if (s->pc & (w->arch->code_align - 1))
 		return UNWIND_BAD_ADDRESS;
+	if (!find_code(w, walk_lookup_address(s->pc, s->is_return), &s->at))
+		/* Not behind a call, but the first byte of a page: the kernel's trampolines. */
+		if (!find_code(w, s->pc, &s->at))
+			return UNWIND_BAD_ADDRESS;
 	walk_set(&s->regs, w->arch->pc, s->pc);
 	return STEP_OK;
 }
