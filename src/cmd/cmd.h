@@ -9,6 +9,8 @@
 #ifndef SONDE_CMD_CMD_H
 #define SONDE_CMD_CMD_H
 
+#include <stdio.h>
+
 #include "base/err.h"
 
 enum status {
@@ -31,6 +33,13 @@ int cmd_failed(const char *command, const struct err *err);
 
 /* The same form for something that does not stop the command. */
 void cmd_note(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Opens where results go: stdout for NULL and "-", else a file that is made or replaced. Refuses to
+ * replace a recording: it may not be possible to make that again. */
+int cmd_open_output(const char *path, FILE **ret, struct err *err);
+
+/* Closes it and tells whether everything arrived; for stdout as cmd_finish_stdout(). */
+int cmd_close_output(const char *command, FILE *out, const char *path);
 
 /* Flushes stdout and tells whether everything printed arrived. A reader that left early (`| head`)
  * is fine: STATUS_OK, silently. A full disk is not: STATUS_FAILED and words. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What all commands say in the same way. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -8,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "capture/records.h"
 #include "cmd/cmd.h"
 
 int cmd_failed(const char *command, const struct err *err)
@@ -46,5 +49,52 @@ int cmd_finish_stdout(const char *command)
 	if (code == EPIPE || reader_left(STDOUT_FILENO))
 		return STATUS_OK;
 	fprintf(stderr, "sonde %s: cannot write the output: %s\n", command, strerror(code));
+	return STATUS_FAILED;
+}
+
+static bool is_stdout(const char *path)
+{
+	return !path || !strcmp(path, "-");
+}
+
+static bool is_recording(const char *path)
+{
+	char magic[8] = {0};
+	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	return fd >= 0 && read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
+	       !memcmp(magic, CAPTURE_MAGIC, sizeof(magic));
+}
+
+int cmd_open_output(const char *path, FILE **ret, struct err *err)
+{
+	if (is_stdout(path)) {
+		*ret = stdout;
+		return 0;
+	}
+	if (is_recording(path))
+		return err_set(err, EEXIST, "%s is a recording and would be overwritten: remove it "
+			"first, or name another file", path);
+
+	FILE *out = fopen(path, "we");
+
+	if (!out)
+		return err_errno(err, errno, "cannot write %s", path);
+	*ret = out;
+	return 0;
+}
+
+int cmd_close_output(const char *command, FILE *out, const char *path)
+{
+	if (out == stdout)
+		return cmd_finish_stdout(command);
+
+	bool failed = ferror(out);
+
+	errno = 0;
+	if (!fclose(out) && !failed)
+		return STATUS_OK;
+	fprintf(stderr, "sonde %s: cannot write %s: %s\n", command, path,
+		strerror(errno ? errno : EIO));
 	return STATUS_FAILED;
 }

@@ -101,7 +101,7 @@ static int add_stack(struct scope *s, uint32_t node)
 	return 0;
 }
 
-/* One look of a profile: `next` hands out its samples, so that it can be walked twice. */
+/* One entry of a speedscope profile. */
 struct look {
 	uint32_t stack;
 	uint64_t weight;

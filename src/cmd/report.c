@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sonde report: one recording, shown in the way that was asked for. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "cmd/cmd.h"
+#include "cmd/load.h"
+#include "cmd/options.h"
+#include "format/format.h"
+#include "view/view.h"
+
+struct report_args {
+	bool text, json, svg, folded, dump, tree, inverted;
+	uint64_t top;
+	const char *output;
+	struct load_request load;
+};
+
+static const struct option_spec report_options[] = {
+	OPTION_FLAG(0, "text", struct report_args, text,
+		"everything as plain text: all losses, all functions, the whole tree"),
+	OPTION_FLAG(0, "json", struct report_args, json, "one JSON object for scripts"),
+	OPTION_FLAG(0, "svg", struct report_args, svg,
+		"a flame graph: zoom by click, search by regular expression, opens in any browser"),
+	OPTION_FLAG(0, "folded", struct report_args, folded,
+		"one line a stack: root;caller;leaf SAMPLES"),
+	OPTION_FLAG(0, "tree", struct report_args, tree,
+		"the call tree, one line a function (with --json: added to the object)"),
+	OPTION_FLAG(0, "inverted", struct report_args, inverted,
+		"trees and flame graphs from the leaves up: who calls what is hot"),
+	OPTION_FLAG(0, "dump", struct report_args, dump, "every record of the file, as text"),
+	OPTION_NUMBER('n', "top", struct report_args, top, "N", 1, 1000000,
+		"list this many functions"),
+	OPTION_STRING('o', "output", struct report_args, output, "FILE", "write there, not to stdout"),
+	OPTIONS_THREADS(struct report_args, load.threads),
+	OPTION_FLAG(0, "no-inline", struct report_args, load.no_inline,
+		"leave out inlined functions: their time is their caller's"),
+	OPTIONS_END,
+};
+
+static const struct options_usage usage = {
+	.command = "report",
+	.arguments = "[FILE]",
+	.about = "Shows where the time went in a recording (" DEFAULT_RECORDING " when no FILE is "
+		 "named). Without options: one screen with the facts, the hottest functions, the "
+		 "hottest paths and the threads. Shares are shares of CPU time.",
+	.options = report_options,
+	.examples = {
+		{"Where is the time?", "sonde report"},
+		{"A flame graph of the worker threads", "sonde report --svg -t '^worker' -o workers.svg"},
+	},
+	.max_arguments = 1,
+};
+
+/* Files and pipes get the summary too, wider and longer than a screen. */
+#define FILE_COLUMNS 100
+#define FILE_ROWS 60
+
+static struct term output_term(FILE *out)
+{
+	struct term t = term_describe(fileno(out));
+
+	if (!t.interactive) {
+		t.rows = FILE_ROWS;
+		t.columns = t.columns > FILE_COLUMNS ? t.columns : FILE_COLUMNS;
+	}
+	return t;
+}
+
+static int draw(const struct report_args *args, const struct profile *p, FILE *out, struct err *err)
+{
+	struct view_options o = {
+		.term = output_term(out),
+		.top = args->top,
+		.inverted = args->inverted,
+		.tree = args->tree,
+	};
+	struct buf text = {0};
+	int rc;
+
+	if (args->folded)
+		return format_folded.write(p, out, err);
+	if (args->json)
+		rc = view_json(p, &o, &text, err);
+	else if (args->svg)
+		rc = view_svg(p, &o, &text, err);
+	else if (args->text)
+		rc = view_text(p, &o, &text, err);
+	else if (args->tree)
+		rc = view_tree(p, &o, &text, err);
+	else
+		rc = view_summary(p, &o, &text, err);
+	if (!rc)
+		fwrite(text.data, 1, text.len, out);
+	buf_release(&text);
+	return rc;
+}
+
+static int report(const struct report_args *args, const char *path, struct err *err)
+{
+	struct profile *p = NULL;
+	FILE *out = NULL;
+	int rc = 0, status;
+
+	if (!args->dump)
+		rc = load_profile(usage.command, path, &args->load, &p, err);
+	if (!rc)
+		rc = cmd_open_output(args->output, &out, err);
+	if (!rc)
+		rc = args->dump ? view_dump(path, out, err) : draw(args, p, out, err);
+	profile_free(p);
+	status = out ? cmd_close_output(usage.command, out, args->output) : STATUS_OK;
+	return rc ? cmd_failed(usage.command, err) : status;
+}
+
+static int check(const struct report_args *args)
+{
+	int views = args->text + args->json + args->svg + args->folded + args->dump;
+
+	if (views > 1)
+		return options_complain(
+			&usage, "only one of --text, --json, --svg, --folded and --dump at a time");
+	if (args->tree && views && !args->json)
+		return options_complain(&usage, "--tree stands alone or with --json");
+	if (args->inverted && (args->folded || args->dump))
+		return options_complain(&usage, "--inverted means nothing here");
+	if (args->svg && !args->output && isatty(STDOUT_FILENO))
+		return options_complain(
+			&usage, "an SVG is not for terminals: name a file with -o flame.svg");
+	return STATUS_OK;
+}
+
+int cmd_report(int argc, char **argv)
+{
+	struct report_args args = {0};
+	struct options_rest rest;
+	struct err err = {0};
+	int status = options_parse(&usage, argc, argv, &args, &rest);
+
+	if (status != OPTIONS_RUN)
+		return status;
+	status = check(&args);
+	if (status)
+		return status;
+	return report(&args, rest.count ? rest.args[0] : DEFAULT_RECORDING, &err);
+}
