@@ -328,6 +328,32 @@ struct module *module_store_at(const struct module_store *s, size_t index)
 	return s->modules.data[index];
 }
 
+/* Address in the file of the byte at `offset`, which a mapping of executable pages starts with.
+ * The loader maps whole pages, so the mapping of a segment starts at the page the segment starts
+ * in, which may belong to the segment before it too (lld, mold). A mapping that starts elsewhere is
+ * a part of a segment. */
+static bool code_vaddr(const struct elf_file *f, uint64_t offset, uint64_t *ret)
+{
+	const uint64_t page_mask = ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
+	const struct elf_segment *segments, *found = NULL;
+	size_t count = elf_file_segments(f, &segments);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct elf_segment *s = &segments[i];
+
+		if (!s->executable)
+			continue;
+		if ((s->offset & page_mask) == offset ||
+			(offset >= s->offset && offset - s->offset < s->file_size))
+			found = s;
+		if ((s->offset & page_mask) == offset)
+			break;
+	}
+	if (found)
+		*ret = found->vaddr + (offset - found->offset);
+	return found;
+}
+
 bool module_bias(const struct module *m, const struct proc_mapping *mapping, uint64_t *ret)
 {
 	uint64_t vaddr;
@@ -336,9 +362,7 @@ bool module_bias(const struct module *m, const struct proc_mapping *mapping, uin
 		*ret = 0;
 	else if (!m->file)
 		*ret = mapping->start - mapping->offset;
-	else if (m->kind == MODULE_VDSO && elf_file_vaddr_of_offset(m->file, 0, &vaddr))
-		*ret = mapping->start - vaddr;
-	else if (elf_file_vaddr_of_offset(m->file, mapping->offset, &vaddr))
+	else if (code_vaddr(m->file, m->kind == MODULE_VDSO ? 0 : mapping->offset, &vaddr))
 		*ret = mapping->start - vaddr;
 	else
 		return false;
