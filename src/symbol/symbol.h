@@ -66,6 +66,10 @@ int symbol_source_elf(struct elf_file *file, const struct symbol_elf_options *op
 /* Names from /proc/kallsyms. Fails with -EPERM when addresses are hidden (kptr_restrict). */
 int symbol_source_kernel(struct symbol_source **ret, struct err *err);
 
+/* The same over a text in memory (tests). */
+int symbol_source_kernel_text(
+	const char *text, size_t len, struct symbol_source **ret, struct err *err);
+
 /* Opens /tmp/perf-PID.map as the process `pid` (in our pid namespace) writes it: the name by its
  * innermost pid namespace, under its root, owned by its user, a regular file, not a symlink. A
  * descriptor, -ENOENT when there is none, -EPERM for a foreign owner. Recorders open it while the

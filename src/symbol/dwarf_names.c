@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * libdw reads the DWARF; which DIEs to ask is our index (dwarf_units.h). libdw never opens a file
+ * by itself: it works on our mapping, the dwz file is opened here, and .dwo files are let through
+ * only when they are regular files of our own file system.
+ *
+ * Terms: DWARF 5, 3.3.8 "Inlined Subroutines". The line of a level is where execution stands in
+ * it: the line table's row for the innermost one, the call site of the next inner one above.
+ */
+#include "symbol/dwarf_names.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "symbol/dwarf_units.h"
+
+struct dwarf_names {
+	struct symbol_source *source;
+	uint8_t *plain; /* a decompressed image, or NULL */
+	Elf *elf, *alt_elf;
+	struct elf_file *alt_file;
+	Dwarf *dwarf, *alt;
+	struct dwarf_units units;
+	struct number_map names; /* DIE's address in memory -> name */
+};
+
+static Dwarf *open_image(const uint8_t *image, size_t size, Elf **ret_elf)
+{
+	elf_version(EV_CURRENT);
+	*ret_elf = elf_memory((char *)image, size); /* only read: it is mapped read-only */
+	return *ret_elf ? dwarf_begin_elf(*ret_elf, DWARF_C_READ, NULL) : NULL;
+}
+
+/* Also when there is no such file libdw must know that, or it goes and looks. */
+static void open_alt(
+	struct dwarf_names *d, struct elf_file *file, const char *root, const char *debug_dir)
+{
+	const uint8_t *image;
+	size_t size;
+
+	if (elf_file_open_alt(file, root, debug_dir, &d->alt_file, NULL) || !d->alt_file)
+		return;
+	image = elf_file_image(d->alt_file, &size);
+	d->alt = open_image(image, size, &d->alt_elf);
+	if (d->alt)
+		dwarf_setalt(d->dwarf, d->alt);
+}
+
+struct dwarf_names *dwarf_names_open(struct symbol_source *source, struct elf_file *file,
+	const char *root, const char *debug_dir)
+{
+	struct dwarf_names *d = calloc(1, sizeof(*d));
+	size_t size;
+	const uint8_t *image = elf_file_image(file, &size);
+
+	if (!d)
+		return NULL;
+	d->source = source;
+	if (elf_file_has_compressed_debug(file)) {
+		if (elf_file_plain_debug_image(file, &d->plain, &size, NULL))
+			goto fail;
+		image = d->plain;
+	}
+	d->dwarf = open_image(image, size, &d->elf);
+	if (!d->dwarf)
+		goto fail;
+	open_alt(d, file, root, debug_dir);
+	if (!d->alt && elf_file_has_section(file, ".gnu_debugaltlink"))
+		goto fail; /* half of the names would be elsewhere */
+	d->units.follow_split = !*root;
+	if (!dwarf_units_read(&d->units, d->dwarf) && d->units.ranges.len)
+		return d;
+fail:
+	dwarf_names_free(d);
+	return NULL;
+}
+
+void dwarf_names_free(struct dwarf_names *d)
+{
+	if (!d)
+		return;
+	dwarf_units_release(&d->units);
+	number_map_release(&d->names);
+	dwarf_end(d->dwarf);
+	dwarf_end(d->alt);
+	elf_end(d->elf);
+	elf_end(d->alt_elf);
+	elf_file_free(d->alt_file);
+	free(d->plain);
+	free(d);
+}
+
+static const char *inherited_string(Dwarf_Die *die, unsigned name)
+{
+	Dwarf_Attribute attr;
+
+	return dwarf_formstring(dwarf_attr_integrate(die, name, &attr));
+}
+
+/* *die becomes what its attribute refers to, when it has it. */
+static bool follow(Dwarf_Die *die, unsigned name)
+{
+	Dwarf_Attribute attr;
+	Dwarf_Die target;
+
+	if (!dwarf_attr(die, name, &attr) || !dwarf_formref_die(&attr, &target))
+		return false;
+	*die = target;
+	return true;
+}
+
+static bool is_named_scope(Dwarf_Die *die)
+{
+	switch (dwarf_tag(die)) {
+	case DW_TAG_namespace:
+	case DW_TAG_module:
+	case DW_TAG_class_type:
+	case DW_TAG_structure_type:
+	case DW_TAG_union_type:
+	case DW_TAG_enumeration_type:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* "a::b::name" by the scopes around the declaration. */
+static const char *qualified_name(struct dwarf_names *d, Dwarf_Die die, const char *name)
+{
+	Dwarf_Die *scopes = NULL;
+	struct buf text = {0};
+
+	for (int i = 0; i < 16 && (follow(&die, DW_AT_abstract_origin) ||
+					  follow(&die, DW_AT_specification)); i++)
+		;
+	int count = dwarf_getscopes_die(&die, &scopes);
+
+	for (int i = count - 1; i > 0; i--) {
+		if (!is_named_scope(&scopes[i]))
+			continue;
+		const char *scope = dwarf_diename(&scopes[i]);
+		buf_str(&text, scope ? scope : "(anonymous)");
+		buf_str(&text, "::");
+	}
+	free(scopes);
+	buf_str(&text, name);
+	const char *kept = text.failed ? NULL : symbol_keep(d->source, text.data);
+	buf_release(&text);
+	return kept ? kept : name;
+}
+
+static const char *read_name(struct dwarf_names *d, const struct dwarf_unit *unit, Dwarf_Die *die)
+{
+	const char *name = inherited_string(die, DW_AT_linkage_name);
+
+	if (!name)
+		name = inherited_string(die, DW_AT_MIPS_linkage_name);
+	if (name)
+		return symbol_shown_name(d->source, name);
+	name = inherited_string(die, DW_AT_name);
+	return name && unit->qualified ? qualified_name(d, *die, name) : name;
+}
+
+/* NULL when the DIE has no name. Inlined calls share the name of what they are an instance of. */
+static const char *name_of(struct dwarf_names *d, const struct dwarf_unit *unit, Dwarf_Die die)
+{
+	(void)follow(&die, DW_AT_abstract_origin);
+
+	uint64_t known = number_map_get(&d->names, (uintptr_t)die.addr);
+	if (known)
+		return (const char *)(uintptr_t)known;
+	const char *name = read_name(d, unit, &die);
+	if (name)
+		(void)number_map_put(&d->names, (uintptr_t)die.addr, (uintptr_t)name);
+	return name;
+}
+
+/* The row of the line table that covers the address. */
+static void read_line(const struct dwarf_unit *unit, uint64_t address, struct symbol_level *ret)
+{
+	size_t low = 0, high = unit->line_count;
+	Dwarf_Addr at;
+	bool end = true;
+	int line;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (dwarf_lineaddr(dwarf_onesrcline(unit->lines, mid), &at))
+			return;
+		if (at <= address)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	Dwarf_Line *row = low ? dwarf_onesrcline(unit->lines, low - 1) : NULL;
+	if (!row || dwarf_lineendsequence(row, &end) || end)
+		return;
+	ret->file = dwarf_linesrc(row, NULL, NULL);
+	ret->line = !dwarf_lineno(row, &line) && line > 0 ? (uint32_t)line : 0;
+}
+
+static uint64_t number_attribute(Dwarf_Die *die, unsigned name)
+{
+	Dwarf_Attribute attr;
+	Dwarf_Word value;
+
+	return dwarf_formudata(dwarf_attr(die, name, &attr), &value) ? 0 : value;
+}
+
+static void read_call_site(
+	const struct dwarf_unit *unit, Dwarf_Die *inlined, struct symbol_level *ret)
+{
+	uint64_t file = number_attribute(inlined, DW_AT_call_file);
+	uint64_t line = number_attribute(inlined, DW_AT_call_line);
+
+	ret->line = line <= INT32_MAX ? (uint32_t)line : 0;
+	ret->file = unit->files && dwarf_hasattr(inlined, DW_AT_call_file)
+		? dwarf_filesrc(unit->files, file, NULL, NULL)
+		: NULL;
+}
+
+/* The inlined calls around the address, outermost first. */
+static size_t find_chain(const struct inline_list *list, uint64_t address, Dwarf_Off *ret, size_t max)
+{
+	size_t count = 0;
+
+	vec_each(list, r)
+		if (r->depth == count && count < max && r->low <= address && address < r->high)
+			ret[count++] = r->die;
+	return count;
+}
+
+size_t dwarf_names_resolve(struct dwarf_names *d, uint64_t address, struct symbol_level *levels)
+{
+	struct dwarf_unit *unit = dwarf_units_find(&d->units, address);
+	Dwarf_Off chain[SYMBOL_MAX_LEVELS - 1];
+	struct symbol_level here = {0};
+	size_t count = 0;
+	Dwarf_Die die;
+
+	if (!unit)
+		return 0;
+	read_line(unit, address, &here);
+	struct dwarf_function *fn = dwarf_unit_function(unit, address);
+	const struct inline_list *inlines = fn ? dwarf_unit_inlines(unit, fn) : NULL;
+	size_t depth = inlines ? find_chain(inlines, address, chain, SYMBOL_MAX_LEVELS - 1) : 0;
+
+	while (depth--) {
+		if (!dwarf_offdie(unit->code_dwarf, chain[depth], &die))
+			continue;
+		here.name = name_of(d, unit, die);
+		if (!here.name)
+			here.name = "(inlined)";
+		levels[count++] = here;
+		read_call_site(unit, &die, &here);
+	}
+	here.name = fn && dwarf_offdie(unit->code_dwarf, fn->die, &die) ? name_of(d, unit, die) : NULL;
+	levels[count++] = here;
+	return count;
+}
