@@ -9,7 +9,7 @@
  *	 60.0%  │ processInputBuffer
  *	 36.9%  └ beforeSleep
  *
- * The summary goes further and writes a chain that keeps (nearly) all of its time as one line.
+ * The summary goes further and writes a chain that keeps most of its time together as one line.
  * Walks are loops over an explicit stack: a tree may be deeper than ours.
  */
 #include <stdlib.h>
@@ -35,8 +35,8 @@ struct visit {
 	bool branch, last; /* one of several children; the last of them */
 };
 
-/* A place that goes on with this much of its time in one child does not divide. */
-#define CHAIN_PERCENT 97.0
+/* A chain goes on as long as one child keeps this much of what its head holds. */
+#define CHAIN_PERCENT 85.0
 
 /* Deeper divisions than this are drawn without further indentation. */
 #define MAX_INDENTS 40
@@ -82,8 +82,7 @@ static int list_children(struct branches *b, uint32_t node)
 	return 0;
 }
 
-/* The child that `node` hands (nearly) all of its time on to, PROFILE_NONE when it divides. */
-static uint32_t chain_next(const struct branches *b, uint32_t node)
+static uint32_t heaviest_child(const struct branches *b, uint32_t node)
 {
 	uint32_t best = PROFILE_NONE;
 
@@ -91,16 +90,17 @@ static uint32_t chain_next(const struct branches *b, uint32_t node)
 		c = node_at(b, c)->next_sibling)
 		if (best == PROFILE_NONE || node_share(b, c) > node_share(b, best))
 			best = c;
-	if (best == PROFILE_NONE || node_share(b, best) * 100 < node_share(b, node) * CHAIN_PERCENT)
-		return PROFILE_NONE;
 	return best;
 }
 
 static uint32_t chain_tail(const struct branches *b, uint32_t head)
 {
-	for (uint32_t next; (next = chain_next(b, head)) != PROFILE_NONE;)
-		head = next;
-	return head;
+	double enough = node_share(b, head) * CHAIN_PERCENT / 100;
+	uint32_t tail = head, next;
+
+	while ((next = heaviest_child(b, tail)) != PROFILE_NONE && node_share(b, next) >= enough)
+		tail = next;
+	return tail;
 }
 
 /* ---- one line ---- */
@@ -242,13 +242,15 @@ static void truncate_prefix(struct buf *prefix, size_t len)
 	}
 }
 
-/* Pushes the drawn children of `node`, the heaviest on top of the stack. */
-static int push_children(struct branches *b, uint32_t node, bool top)
+/* Pushes the drawn children of `node`, the heaviest on top of the stack. In the summary every line
+ * below another stands further in; in the whole tree only divisions do. */
+static int push_children(struct branches *b, uint32_t node)
 {
 	if (list_children(b, node))
 		return -ENOMEM;
 
-	bool branch = !top && (b->shown || b->children.len > 1) && b->prefix.len < MAX_INDENTS * 4;
+	bool divides = b->shown ? node != 0 : b->children.len > 1;
+	bool branch = divides && b->prefix.len < MAX_INDENTS * 4;
 
 	for (size_t i = b->children.len; i-- > 0;) {
 		struct visit v = {.node = b->children.data[i], .prefix_len = b->prefix.len,
@@ -262,7 +264,7 @@ static int push_children(struct branches *b, uint32_t node, bool top)
 
 static int walk(struct branches *b)
 {
-	int rc = push_children(b, 0, true);
+	int rc = push_children(b, 0);
 
 	while (!rc && b->stack.len) {
 		struct visit v = b->stack.data[--b->stack.len];
@@ -273,7 +275,7 @@ static int walk(struct branches *b)
 		if (v.branch)
 			buf_str(&b->prefix, v.last ? "  " : b->o->term.unicode ? "│ " : "| ");
 		if (!rc)
-			rc = push_children(b, tail, false);
+			rc = push_children(b, tail);
 	}
 	return b->prefix.failed ? -ENOMEM : rc;
 }

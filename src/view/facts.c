@@ -62,9 +62,10 @@ static void what_ran(const struct profile *p, struct buf *out)
 		buf_str(out, "nothing");
 }
 
-static void how_much(const struct profile *p, const struct term *t, struct buf *out)
+static void how_much(
+	const struct profile *p, const struct term *t, const char *event, struct buf *out)
 {
-	const char *hz = profile_meta(p, "frequency_hz"), *event = profile_meta(p, "event");
+	const char *hz = profile_meta(p, "frequency_hz");
 
 	buf_str(out, separator(t));
 	words_duration(out, p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0);
@@ -90,7 +91,12 @@ void facts_headline(const struct profile *p, const struct term *t, struct buf *o
 	size_t columns = 0;
 
 	what_ran(p, &what);
-	how_much(p, t, &much);
+	how_much(p, t, profile_meta(p, "event"), &much);
+	if (t->columns && !what.failed && !much.failed &&
+		term_width(what.data) + term_width(much.data) > t->columns) {
+		buf_clear(&much);
+		how_much(p, t, NULL, &much);
+	}
 	out->failed |= what.failed || much.failed;
 	if (!out->failed) {
 		size_t used = term_width(much.data);

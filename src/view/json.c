@@ -43,10 +43,17 @@ static void boolean(struct buf *out, const char *name, bool value)
 
 static void meta_object(const struct profile *p, struct buf *out)
 {
+	bool first = true;
+
 	key(out, "meta", false);
 	buf_char(out, '{');
-	for (size_t i = 0; i + 1 < p->meta.len; i += 2)
-		string(out, p->meta.data[i], p->meta.data[i + 1], !i);
+	for (size_t i = 0; i + 1 < p->meta.len; i += 2) {
+		/* A key that was written again counts as it was written last. */
+		if (profile_meta(p, p->meta.data[i]) != p->meta.data[i + 1])
+			continue;
+		string(out, p->meta.data[i], p->meta.data[i + 1], first);
+		first = false;
+	}
 	buf_char(out, '}');
 }
 
@@ -137,7 +144,7 @@ static int function_array(
 		number(out, "total_ns", r->count.total_weight, false);
 		if (f->file)
 			string(out, "file", f->file, false);
-		if (f->unresolved)
+		if (f->unresolved && r->function != p->truncated_function)
 			string(out, "unresolved",
 				symbol_reason_text((enum symbol_reason)f->reason), false);
 		buf_char(out, '}');

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Function names in limited space. C++ and Rust names are long because of their template and
- * call arguments; what a reader looks for is the path and the last word. So brackets lose their
- * insides first, from the outermost ones, and only then the end is cut.
+ * call arguments and their namespaces; what a reader looks for is the last word. So brackets lose
+ * their insides first, then qualifiers go from the front, and only then the end is cut.
  */
 #include <string.h>
 
@@ -87,10 +87,56 @@ static void add_printable(struct buf *out, const char *s, size_t len)
 		buf_char(out, (unsigned char)s[i] < 0x20 || s[i] == 0x7f ? '?' : s[i]);
 }
 
+/* Where `name` goes on after its first "a::"; NULL when there is none outside brackets. */
+static const char *after_qualifier(const char *name)
+{
+	size_t depth = 0;
+
+	for (const char *at = name; *at; at++) {
+		size_t op = operator_length(at);
+
+		if (op) {
+			at += op - 1;
+		} else if (opens(*at)) {
+			depth++;
+		} else if (closes(*at)) {
+			depth -= depth > 0;
+		} else if (!depth && at[0] == ':' && at[1] == ':' && at[2]) {
+			return at + 2;
+		}
+	}
+	return NULL;
+}
+
+/* The longest end of `name` that starts at a qualifier and fits; its last part when none does. */
+static const char *last_parts(const char *name, size_t columns)
+{
+	const char *next;
+
+	while (term_width(name) > columns && (next = after_qualifier(name)))
+		name = next;
+	return name;
+}
+
+static size_t cut_to(struct buf *out, const char *name, size_t columns, const char *dots)
+{
+	size_t width = term_width(name), dot_cells = term_width(dots);
+
+	if (width <= columns) {
+		add_printable(out, name, strlen(name));
+		return width;
+	}
+	size_t keep = term_fit(name, columns > dot_cells ? columns - dot_cells : 0);
+
+	add_printable(out, name, keep);
+	buf_str(out, dots);
+	return columns;
+}
+
 size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode)
 {
 	const char *dots = unicode ? "…" : "..";
-	size_t dot_cells = unicode ? 1 : 2, width = term_width(name);
+	size_t width = term_width(name), dot_cells = term_width(dots);
 	struct buf shorter = {0};
 
 	if (!columns || width <= columns) {
@@ -100,16 +146,18 @@ size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode)
 	without_arguments(&shorter, name, dots);
 	if (!shorter.failed && shorter.len)
 		name = shorter.data;
-	width = term_width(name);
-	if (width <= columns) {
-		add_printable(out, name, strlen(name));
-	} else {
-		size_t keep = term_fit(name, columns > dot_cells ? columns - dot_cells : 0);
+	width = 0;
+	if (term_width(name) > columns && columns > dot_cells) {
+		const char *rest = last_parts(name, columns - dot_cells);
 
-		add_printable(out, name, keep);
-		buf_str(out, dots);
-		width = columns;
+		if (rest != name) {
+			buf_str(out, dots);
+			columns -= dot_cells;
+			width = dot_cells;
+			name = rest;
+		}
 	}
+	width += cut_to(out, name, columns, dots);
 	buf_release(&shorter);
 	return width;
 }

@@ -44,7 +44,7 @@ int rank_functions(
 	if (rc)
 		return rc;
 	for (uint32_t f = 0; f < p->functions.len && !rc; f++)
-		if (counts[f].total)
+		if (f == p->truncated_function ? counts[f].self : counts[f].total)
 			rc = vec_push(&r, (struct ranked){.function = f, .count = counts[f]});
 	free(counts);
 	if (rc) {

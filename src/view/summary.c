@@ -17,16 +17,26 @@ struct plan {
 	size_t functions, paths;
 };
 
-static struct plan plan_screen(const struct view_options *o, size_t fixed)
+/* Functions that only call others are in the paths; here they would be rows of zeros. */
+static size_t hot_functions(const struct ranking *ranking)
 {
-	size_t rows = o->term.rows ? o->term.rows - 1 : 60;
-	size_t left = rows > fixed + 2 * MIN_LINES ? rows - fixed : 2 * MIN_LINES;
-	struct plan plan = {.functions = (left + 1) / 2, .paths = left / 2};
+	size_t n = 0;
 
-	if (o->top) {
-		plan.functions = o->top;
-		plan.paths = left > o->top + MIN_LINES ? left - o->top : MIN_LINES;
-	}
+	while (n < ranking->len && ranking->data[n].count.self)
+		n++;
+	return n;
+}
+
+static struct plan plan_screen(
+	const struct view_options *o, const struct ranking *ranking, size_t fixed)
+{
+	size_t rows = o->term.rows ? o->term.rows - 1 : 60, hot = hot_functions(ranking);
+	size_t left = rows > fixed + 2 * MIN_LINES ? rows - fixed : 2 * MIN_LINES;
+	struct plan plan = {.functions = o->top ? o->top : (left + 1) / 2};
+
+	if (plan.functions > hot)
+		plan.functions = hot;
+	plan.paths = left > plan.functions + MIN_LINES ? left - plan.functions : MIN_LINES;
 	return plan;
 }
 
@@ -67,26 +77,19 @@ static void function_line(const struct profile *p, const struct term *t, const s
 	buf_char(out, '\n');
 }
 
-static int functions_table(const struct profile *p, const struct view_options *o, size_t limit,
-	struct buf *out, struct err *err)
+static void functions_table(const struct profile *p, const struct view_options *o,
+	const struct ranking *ranking, size_t limit, struct buf *out)
 {
-	struct ranking ranking = {0};
-	int rc = rank_functions(p, RANK_BY_TIME, &ranking, err);
-
-	if (rc)
-		return rc;
-	paint_on(out, &o->term, PAINT_TITLE);
-	buf_str(out, "  self   total  ");
 	size_t columns = name_columns(&o->term);
-	buf_str(out, "function");
+
+	paint_on(out, &o->term, PAINT_TITLE);
+	buf_str(out, "  self   total  function");
 	pad(out, strlen("function"), columns);
 	buf_str(out, "  in");
 	paint_off(out, &o->term, PAINT_TITLE);
 	buf_char(out, '\n');
-	for (size_t i = 0; i < ranking.len && i < limit; i++)
-		function_line(p, &o->term, &ranking.data[i], out);
-	vec_release(&ranking);
-	return 0;
+	for (size_t i = 0; i < limit; i++)
+		function_line(p, &o->term, &ranking->data[i], out);
 }
 
 /* ---- threads ---- */
@@ -139,21 +142,32 @@ static void hint_lines(
 	const struct hints *hints, const struct term *t, size_t limit, struct buf *out)
 {
 	for (size_t i = 0; i < hints->len && i < limit; i++) {
+		const char *text = hints->data[i];
+		size_t len = t->columns ? term_fit(text, t->columns - 6) : strlen(text);
+
 		paint_on(out, t, PAINT_WARN);
 		buf_str(out, t->unicode ? "  → " : "  -> ");
-		name_fit(out, hints->data[i], t->columns ? t->columns - 5 : 0, t->unicode);
+		buf_add(out, text, len);
+		if (text[len])
+			buf_str(out, t->unicode ? "…" : "..");
 		paint_off(out, t, PAINT_WARN);
 		buf_char(out, '\n');
 	}
 }
 
-static int body(const struct profile *p, const struct view_options *o, struct plan plan,
+static int body(const struct profile *p, const struct view_options *o, size_t fixed_lines,
 	struct buf *out, struct err *err)
 {
-	int rc = functions_table(p, o, plan.functions, out, err);
+	struct ranking ranking = {0};
+	int rc = rank_functions(p, RANK_BY_TIME, &ranking, err);
 
 	if (rc)
 		return rc;
+
+	struct plan plan = plan_screen(o, &ranking, fixed_lines);
+
+	functions_table(p, o, &ranking, plan.functions, out);
+	vec_release(&ranking);
 	buf_char(out, '\n');
 	paint(out, &o->term, PAINT_TITLE,
 		o->inverted ? " total  hottest functions, and who calls them" : " total  hottest paths");
@@ -185,7 +199,7 @@ int view_summary(const struct profile *p, const struct view_options *o, struct b
 		hint_lines(&hints, &o->term, MAX_HINTS, out);
 		buf_char(out, '\n');
 		/* headline, quality, 3 blank lines, 2 titles, threads */
-		rc = body(p, o, plan_screen(o, 8 + hint_count), out, err);
+		rc = body(p, o, 8 + hint_count, out, err);
 	}
 	hints_release(&hints);
 	if (!rc && out->failed)

@@ -157,6 +157,18 @@ static void lay_out(struct flame *g)
 
 /* ---- boxes ---- */
 
+/* words_share() has a '<' in it for the smallest. */
+static void xml_share(struct buf *out, double percent)
+{
+	struct buf words = {0};
+
+	words_share(&words, percent);
+	out->failed |= words.failed;
+	if (words.data)
+		buf_xml(out, words.data);
+	buf_release(&words);
+}
+
 static void box_title(struct flame *g, uint32_t node, const struct profile_function *f)
 {
 	const struct tree_node *n = &g->tree.nodes.data[node];
@@ -169,13 +181,13 @@ static void box_title(struct flame *g, uint32_t node, const struct profile_funct
 		buf_xml(g->out, module);
 		buf_char(g->out, '\n');
 	}
-	words_share(g->out, width_of(g, node));
+	xml_share(g->out, width_of(g, node));
 	buf_str(g->out, ", ");
 	words_count(g->out, n->total);
 	buf_str(g->out, n->total == 1 ? " sample" : " samples");
 	if (n->self) {
 		buf_str(g->out, ", ");
-		words_share(g->out, share_of(g->p, n->self, n->self_weight));
+		xml_share(g->out, share_of(g->p, n->self, n->self_weight));
 		buf_str(g->out, " itself");
 	}
 	if (n->guessed)
@@ -249,7 +261,7 @@ static void legend(struct flame *g)
 	words_count(g->out, g->pruned);
 	buf_str(g->out, g->pruned == 1 ? " branch" : " branches");
 	buf_printf(g->out, " narrower than %.2g%% not drawn, ", g->min_percent);
-	words_share(g->out, g->pruned_percent);
+	xml_share(g->out, g->pruned_percent);
 	buf_str(g->out, " in all</text>\n");
 }
 

@@ -36,8 +36,8 @@ void paint_percent(struct buf *out, const struct term *t, double percent);
 
 /* ---- names (name.c) ---- */
 
-/* Appends `name` within `columns` cells: first the insides of <...> and (...) are left out, then the
- * end. Control characters become '?'. Returns the cells used; columns 0: no limit. */
+/* Appends `name` within `columns` cells: first the insides of <...> and (...) are left out, then
+ * leading qualifiers, then the end. Control characters become '?'. Returns the cells used; columns 0: no limit. */
 size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode);
 
 /* ---- shares ---- */
@@ -74,7 +74,7 @@ struct ranked {
 };
 VEC_TYPE(ranking, struct ranked);
 
-/* Leaves out functions nobody sampled. */
+/* Leaves out functions nobody sampled, and "[truncated]" where it only gathers cut stacks. */
 int rank_functions(const struct profile *p, enum rank_order order, struct ranking *ret,
 	struct err *err);
 /* Indices of threads by weight, then samples, then tid; malloc'ed, p->threads.len of them. */
