@@ -173,10 +173,10 @@ static bool decode(struct capture_reader *r, const struct capture_block_header *
 
 static int reserve_plain(struct capture_reader *r, size_t need)
 {
-	if (need <= r->plain_cap)
+	if (need <= r->plain_cap && r->plain)
 		return 0;
 
-	uint8_t *grown = realloc(r->plain, need);
+	uint8_t *grown = realloc(r->plain, need ? need : 1);
 
 	if (!grown)
 		return -ENOMEM;
