@@ -8,7 +8,7 @@
 struct entry_head {
 	struct cursor body; /* from the CIE id or pointer to the end of the entry */
 	uint64_t id_offset; /* of the first byte of the body in the section */
-	bool wide;          /* 64-bit format */
+	bool wide;	    /* 64-bit format */
 };
 
 static uint64_t offset_of(const struct cfi_section *s, const struct cursor *c)

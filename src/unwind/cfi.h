@@ -77,7 +77,8 @@ struct cfi_state {
 	uint8_t cfa_kind; /* enum cfa_kind, or CFI_NO_CFA */
 	uint8_t cfa_reg;
 	uint16_t cfa_expr_len;
-	int32_t cfa_offset;
+	int32_t cfa_expr;   /* start in the section, while cfa_kind is CFA_EXPR */
+	int32_t cfa_offset; /* kept meanwhile */
 	bool ra_mangled;
 	uint64_t named; /* bit i: regs[i] is a rule */
 	struct reg_rule regs[CFI_SLOTS];

@@ -20,7 +20,7 @@ struct run {
 	const struct cfi_sink *sink;
 	struct cursor code;
 	uint64_t offset; /* of the current location in the FDE */
-	bool changed;    /* since the last row */
+	bool changed;	 /* since the last row */
 	bool bad;
 	int err;
 };
@@ -153,7 +153,6 @@ static void set_cfa_reg(struct run *run, uint64_t reg)
 	/* A base that is not a register of ours can be spelled but not used. */
 	now->cfa_kind = reg < reg_limit(run->s) ? CFA_REG_OFFSET : CFI_NO_CFA;
 	now->cfa_reg = reg < reg_limit(run->s) ? (uint8_t)reg : 0;
-	now->cfa_expr_len = 0;
 	run->changed = true;
 }
 
@@ -163,13 +162,8 @@ static void set_cfa_offset(struct run *run, int32_t offset)
 	run->changed = true;
 }
 
-/* Half a definition needs the other half to be there. */
-static void need_reg_cfa(struct run *run)
-{
-	if (run->r->now.cfa_kind == CFA_EXPR)
-		run->bad = true;
-}
-
+/* Half a definition takes the other half from before, even from before an expression: assembler
+ * sources rely on what libgcc does there, and DWARF does not say. */
 static bool run_cfa(struct run *run, uint8_t op)
 {
 	struct cursor *c = &run->code;
@@ -185,29 +179,25 @@ static bool run_cfa(struct run *run, uint8_t op)
 		set_cfa_offset(run, factored(run, cursor_sleb(c)));
 		return true;
 	case DW_CFA_def_cfa_register:
-		need_reg_cfa(run);
 		set_cfa_reg(run, cursor_uleb(c));
 		return true;
 	case DW_CFA_def_cfa_offset:
-		need_reg_cfa(run);
 		set_cfa_offset(run, unfactored(run));
 		return true;
 	case DW_CFA_def_cfa_offset_sf:
-		need_reg_cfa(run);
 		set_cfa_offset(run, factored(run, cursor_sleb(c)));
 		return true;
 	case DW_CFA_def_cfa_expression:
 		now->cfa_kind = CFA_EXPR;
-		now->cfa_reg = 0;
-		now->cfa_offset = expression(run, &now->cfa_expr_len);
+		now->cfa_expr = expression(run, &now->cfa_expr_len);
 		run->changed = true;
 		return true;
 	}
 	return false;
 }
 
-static void set_rule(struct run *run, uint64_t reg, enum reg_kind kind, int32_t offset,
-	uint16_t expr_len)
+static void set_rule(
+	struct run *run, uint64_t reg, enum reg_kind kind, int32_t offset, uint16_t expr_len)
 {
 	int slot = slot_of(run, reg);
 

@@ -25,9 +25,9 @@ struct expansion {
 	struct cfi_table *t;
 	const struct cfi_cie *cie;
 	bool wide;
-	uint32_t rows;  /* stored */
+	uint32_t rows;	/* stored */
 	uint32_t count; /* stored or left out */
-	uint16_t last;  /* rule of the row before */
+	uint16_t last;	/* rule of the row before */
 };
 
 /* By an eighth, not by doubling: what is held is close to what is used, and growing such a block
@@ -66,8 +66,8 @@ static int add_row(struct expansion *x, uint64_t offset, uint16_t rule)
 static bool needs_go_frame_pointer(const struct cfi_table *t, const struct cfi_state *state)
 {
 	return t->go && t->section.arch == UNWIND_X86_64 && state->cfa_kind == CFA_REG_OFFSET &&
-		state->cfa_reg == UNWIND_X86_RSP && state->cfa_offset > 8 &&
-		!(state->named & 1ULL << UNWIND_X86_RBP);
+	       state->cfa_reg == UNWIND_X86_RSP && state->cfa_offset > 8 &&
+	       !(state->named & 1ULL << UNWIND_X86_RBP);
 }
 
 static void add_reg(struct unwind_rule *rule, const struct reg_rule *reg)
@@ -88,9 +88,13 @@ static void make_rule(
 
 	memset(ret, 0, offsetof(struct unwind_rule, regs));
 	ret->cfa_kind = state->cfa_kind;
-	ret->cfa_reg = state->cfa_reg;
-	ret->cfa_offset = state->cfa_offset;
-	ret->cfa_expr_len = state->cfa_expr_len;
+	if (state->cfa_kind == CFA_EXPR) {
+		ret->cfa_offset = state->cfa_expr;
+		ret->cfa_expr_len = state->cfa_expr_len;
+	} else {
+		ret->cfa_reg = state->cfa_reg;
+		ret->cfa_offset = state->cfa_offset;
+	}
 	ret->ra_reg = x->cie->ra_reg;
 	ret->signal_frame = x->cie->signal_frame;
 	ret->ra_mangled = state->ra_mangled;
@@ -291,7 +295,7 @@ static bool covers(struct cfi_table *t, size_t i, uint64_t vaddr)
 	struct cfi_fde fde;
 
 	return cfi_read_fde(&t->section, fde_index_offset(&t->index, i), &t->cie, &fde) &&
-		vaddr < fde.end;
+	       vaddr < fde.end;
 }
 
 static uint16_t rule_of_fde(struct cfi_table *t, size_t i, uint64_t vaddr, int *err)

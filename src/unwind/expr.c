@@ -333,8 +333,8 @@ bool expr_evaluate(const uint8_t *bytes, size_t len, const struct expr_input *in
 	for (unsigned step = 0; cursor_left(&m.code); step++) {
 		uint8_t op = cursor_u8(&m.code);
 		bool known = run_ranged(&m, op) || run_constant(&m, op) || run_location(&m, op) ||
-			run_stack(&m, op) || run_unary(&m, op) || run_control(&m, op) ||
-			run_binary(&m, op);
+			     run_stack(&m, op) || run_unary(&m, op) || run_control(&m, op) ||
+			     run_binary(&m, op);
 
 		if (!known || m.bad || m.code.bad || step == EXPR_MAX_STEPS)
 			return false;

@@ -22,17 +22,18 @@
 
 struct expr_input {
 	const struct unwind_regs *regs;
-	/* Copies `len` (1 to 8) bytes of the target at `addr`; false when it cannot. NULL: never. */
+	/* Copies `len` (1 to 8) bytes of the target at `addr`; false when it cannot. NULL: never.
+	 */
 	bool (*read)(void *ctx, uint64_t addr, void *buf, size_t len);
 	void *ctx;
-	bool has_initial; /* register rules start with the CFA on the stack, CFA rules with nothing */
+	bool has_initial; /* register rules start with the CFA on the stack, CFA rules with nothing
+			   */
 	uint64_t initial;
 	uint64_t bias; /* added to DW_OP_addr operands, which are module addresses */
 };
 
 /* The value on top of the stack when the `len` bytes are done. False, with *ret untouched, when
  * the bytes are malformed, a register is not known, memory cannot be read or a limit is hit. */
-bool expr_evaluate(
-	const uint8_t *bytes, size_t len, const struct expr_input *in, uint64_t *ret);
+bool expr_evaluate(const uint8_t *bytes, size_t len, const struct expr_input *in, uint64_t *ret);
 
 #endif

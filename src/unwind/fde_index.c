@@ -8,7 +8,7 @@
 
 #define ENTRY_BYTES 8
 #define ENTRIES_PER_BUCKET 16 /* two cache lines */
-#define HDR_PROBES 16         /* entries compared with the FDEs they name when opening */
+#define HDR_PROBES 16	      /* entries compared with the FDEs they name when opening */
 
 static int32_t load(const struct fde_index *index, size_t i, size_t field)
 {
@@ -62,8 +62,8 @@ static int build_buckets(struct fde_index *index)
 	if (!index->buckets)
 		return -ENOMEM;
 	for (size_t i = 0; i < index->count; i++) {
-		size_t bucket = (size_t)((fde_index_start(index, i) - index->first) >>
-			index->bucket_shift);
+		size_t bucket =
+			(size_t)((fde_index_start(index, i) - index->first) >> index->bucket_shift);
 
 		while (at <= bucket)
 			index->buckets[at++] = (uint32_t)i;

@@ -16,8 +16,9 @@ struct fde_index {
 	const uint8_t *entries; /* int32 start - start_base, int32 FDE offset - fde_base */
 	size_t count;
 	uint64_t start_base, fde_base;
-	uint8_t *own;      /* entries, when they are not the linker's */
-	uint32_t *buckets; /* first entry that starts in or behind bucket i; bucket_count + 1 of them */
+	uint8_t *own;	   /* entries, when they are not the linker's */
+	uint32_t *buckets; /* first entry that starts in or behind bucket i; bucket_count + 1 of
+			      them */
 	size_t bucket_count;
 	unsigned bucket_shift;
 	uint64_t first; /* start of the first entry */

@@ -112,7 +112,7 @@ int rule_set_add(struct rule_set *set, const struct unwind_rule *rule, uint16_t 
 size_t rule_set_bytes(const struct rule_set *set)
 {
 	return set->rule_bytes + set->cap * sizeof(*set->rules) +
-		set->slot_count * sizeof(*set->slots);
+	       set->slot_count * sizeof(*set->slots);
 }
 
 void rule_set_release(struct rule_set *set)

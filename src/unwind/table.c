@@ -31,8 +31,8 @@ static int add_entry_rule(struct unwind_module *m)
 		rule.cfa_offset = 8;
 		rule.ra_reg = UNWIND_X86_PC;
 		rule.reg_count = 1;
-		rule.regs[0] = (struct reg_rule){
-			.reg = UNWIND_X86_PC, .kind = REG_AT_CFA, .offset = -8};
+		rule.regs[0] =
+			(struct reg_rule){.reg = UNWIND_X86_PC, .kind = REG_AT_CFA, .offset = -8};
 	} else {
 		rule.cfa_reg = UNWIND_A64_SP;
 		rule.ra_reg = UNWIND_A64_LR;
@@ -156,7 +156,7 @@ void unwind_module_stats(const struct unwind_module *m, struct unwind_module_sta
 		.rows = m->eh.rows + m->debug.rows,
 		.rules = m->rules.count,
 		.table_bytes = cfi_table_bytes(&m->eh) + cfi_table_bytes(&m->debug) +
-			rule_set_bytes(&m->rules),
+			       rule_set_bytes(&m->rules),
 	};
 }
 
