@@ -3,11 +3,11 @@
  * What a walk costs, warm, from stack dumps of real processes; and how far walks get.
  *
  *	unwind_walk                  a small recursive program, then clang++ compiling <regex>
- *	unwind_walk [-s BYTES] [-n SAMPLES] [-v] -p PID | -- CMD ARGS...
+ *	unwind_walk [-s BYTES] [-n SAMPLES] [-d N] [-v] -p PID | -- CMD ARGS...
  *
  * Prints nanoseconds a frame beside libdwfl's on the same samples, how stacks ended and how frames
- * were found; -v adds where the unfinished ones stopped. Bars: 20 ns a frame on the small program,
- * 120 ns on clang.
+ * were found; -v adds where the unfinished ones stopped, -d N prints the first N stacks. Bars: 20
+ *ns a frame on the small program, 120 ns on clang.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #define PASS_NS (200 * NS_PER_MS)
 
 struct options {
-	size_t samples, stack_bytes;
+	size_t samples, stack_bytes, show;
 	bool verbose;
 };
 
@@ -70,20 +70,19 @@ static size_t walk_one(struct unwinder *u, const struct sampled_process *p,
 	return unwinder_walk(u, &p->target, &s->regs, &dump, frames, MAX_FRAMES, end);
 }
 
-static void print_stop(
-	const struct sampled_process *p, const struct unwind_frame *f, enum unwind_end end)
+static void print_frame(
+	const struct sampled_process *p, const struct unwind_frame *f, const char *word)
 {
 	const char *path = "(no file)";
 
-	for (size_t i = 0; i < p->modules.len; i++)
-		if (f->mapping_id == i + 1)
-			path = p->modules.data[i].path;
-	printf("    stopped: %-12s %s+0x%llx%s (%s)\n", unwind_end_name(end), path,
-		(unsigned long long)f->vaddr, f->is_return ? "" : " exact",
-		unwind_how_name((enum unwind_how)f->how));
+	if (f->mapping_id && f->mapping_id <= p->modules.len)
+		path = p->modules.data[f->mapping_id - 1].path;
+	printf("    %-12s %s+0x%llx%s (%s)\n", word, path, (unsigned long long)f->vaddr,
+		f->is_return ? "" : " exact", unwind_how_name((enum unwind_how)f->how));
 }
 
-static struct tally count_all(struct unwinder *u, const struct sampled_process *p, bool verbose)
+static struct tally count_all(
+	struct unwinder *u, const struct sampled_process *p, const struct options *o)
 {
 	static struct unwind_frame frames[MAX_FRAMES];
 	struct tally t = {0};
@@ -96,8 +95,12 @@ static struct tally count_all(struct unwinder *u, const struct sampled_process *
 		t.frames += n;
 		for (size_t i = 0; i < n; i++)
 			t.hows[frames[i].how]++;
-		if (verbose && end != UNWIND_ROOT && n)
-			print_stop(p, &frames[n - 1], end);
+		if (o->verbose && end != UNWIND_ROOT && n)
+			print_frame(p, &frames[n - 1], unwind_end_name(end));
+		if ((size_t)(s - p->samples.data) >= o->show)
+			continue;
+		for (size_t i = 0; i < n; i++)
+			print_frame(p, &frames[i], i ? "" : "stack:");
 	}
 	return t;
 }
@@ -177,20 +180,21 @@ static void print_tally(const struct tally *t, size_t samples)
 	printf("\n");
 }
 
-static void report(const char *name, const struct sampled_process *p, bool verbose)
+static void report(const char *name, const struct sampled_process *p, const struct options *o)
 {
 	struct unwinder *u;
 	struct unwinder_stats stats, warm;
+	static const struct options quiet = {0};
 
 	if (unwinder_new(&u, NULL))
 		return;
 
 	uint64_t begin = clock_own_cpu_ns();
-	struct tally t = count_all(u, p, verbose);
+	struct tally t = count_all(u, p, o);
 	uint64_t cold = clock_own_cpu_ns() - begin;
 
 	unwinder_stats(u, &stats);
-	count_all(u, p, false);
+	count_all(u, p, &quiet);
 	unwinder_stats(u, &warm);
 
 	double ns = time_ours(u, p) / (double)t.frames;
@@ -221,7 +225,7 @@ static bool measure(const char *name, const char *const *argv, pid_t pid, const 
 	bool good = samples_take(&p, argv, pid, o->samples, 20, o->stack_bytes);
 
 	if (good)
-		report(name, &p, o->verbose);
+		report(name, &p, o);
 	samples_release(&p);
 	return good;
 }
@@ -255,13 +259,15 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], "--recurse"))
 		return recurse();
-	for (int c; (c = getopt(argc, argv, "+p:n:s:v")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "+p:n:s:d:v")) != -1;) {
 		if (c == 'p')
 			pid = (pid_t)strtol(optarg, NULL, 10);
 		else if (c == 'n')
 			o.samples = strtoul(optarg, NULL, 10);
 		else if (c == 's')
 			o.stack_bytes = strtoul(optarg, NULL, 10) & ~7UL;
+		else if (c == 'd')
+			o.show = strtoul(optarg, NULL, 10);
 		else if (c == 'v')
 			o.verbose = true;
 		else

@@ -64,6 +64,9 @@ struct arch {
 	/* The slot a PLT stub at `at` jumps through; 0 when `code` is no such stub. */
 	uint64_t (*plt_slot)(const uint8_t *code, size_t len, uint64_t at);
 
+	/* The target of the direct jump that `code` begins with; 0 when it begins otherwise. */
+	uint64_t (*jump)(const uint8_t *code, size_t len, uint64_t at);
+
 	/* The kernel's signal frame at sp: register i (DWARF number; the last is the pc) stands at
 	 * sp + sigframe[i]. */
 	const uint16_t *sigframe;

@@ -33,15 +33,18 @@ static bool is_push_record(uint32_t insn)
 	return (insn & 0xffc07fff) == 0xa9807bfd;
 }
 
+/* b, bl: a signed offset of 26 bits, in words */
+static uint64_t branch_offset(uint32_t insn)
+{
+	return (uint64_t)((int64_t)((uint64_t)insn << 38) >> 36);
+}
+
 static struct call_site a64_call_before(const uint8_t *code, size_t len, uint64_t ra)
 {
 	uint32_t insn = len >= 4 ? insn_at(code + len - 4) : 0;
 
-	if ((insn & 0xfc000000) == 0x94000000) { /* bl: signed 26-bit word offset */
-		int64_t offset = (int64_t)((uint64_t)insn << 38) >> 36;
-
-		return (struct call_site){CALL_DIRECT, ra - 4 + (uint64_t)offset};
-	}
+	if ((insn & 0xfc000000) == 0x94000000) /* bl */
+		return (struct call_site){CALL_DIRECT, ra - 4 + branch_offset(insn)};
 	if ((insn & 0xfffffc1f) == 0xd63f0000 ||   /* blr */
 		(insn & 0xfefff800) == 0xd63f0800) /* blraa blrab blraaz blrabz */
 		return (struct call_site){CALL_INDIRECT, 0};
@@ -100,6 +103,13 @@ static uint64_t a64_plt_slot(const uint8_t *code, size_t len, uint64_t at)
 	return (at & ~0xfffULL) + ((uint64_t)pages << 12) + ((ldr >> 10) & 0xfff) * 8;
 }
 
+static uint64_t a64_jump(const uint8_t *code, size_t len, uint64_t at)
+{
+	uint32_t insn = len >= 4 ? insn_at(code) : 0;
+
+	return (insn & 0xfc000000) == 0x14000000 ? at + branch_offset(insn) : 0;
+}
+
 /* struct rt_sigframe (arch/arm64/kernel/signal.c): siginfo 128 bytes, then the ucontext, whose
  * sigcontext begins 176 bytes in: fault address, x0-x30, sp, pc. */
 #define X(n) (312 + 8 * (n))
@@ -153,6 +163,7 @@ const struct arch arch_aarch64 = {
 	.is_thread_exit = a64_is_thread_exit,
 	.keeps_frame_pointer = a64_keeps_frame_pointer,
 	.plt_slot = a64_plt_slot,
+	.jump = a64_jump,
 	.sigframe = a64_sigframe,
 	.sigframe_count = sizeof(a64_sigframe) / sizeof(a64_sigframe[0]),
 };

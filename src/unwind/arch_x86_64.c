@@ -122,6 +122,16 @@ static uint64_t x86_plt_slot(const uint8_t *code, size_t len, uint64_t at)
 	return at + n + 6 + (uint64_t)(int64_t)disp32(code + n + 2);
 }
 
+/* jmp rel32, jmp rel8 */
+static uint64_t x86_jump(const uint8_t *code, size_t len, uint64_t at)
+{
+	if (len >= 5 && code[0] == 0xe9)
+		return at + 5 + (uint64_t)(int64_t)disp32(code + 1);
+	if (len >= 2 && code[0] == 0xeb)
+		return at + 2 + (uint64_t)(int64_t)(int8_t)code[1];
+	return 0;
+}
+
 /* struct rt_sigframe (arch/x86/include/asm/sigframe.h): when the handler has returned, sp points
  * at the ucontext, whose struct sigcontext begins 40 bytes in: r8-r15 rdi rsi rbp rbx rdx rax rcx
  * rsp rip. */
@@ -145,6 +155,7 @@ const struct arch arch_x86_64 = {
 	.is_thread_exit = x86_is_thread_exit,
 	.keeps_frame_pointer = x86_keeps_frame_pointer,
 	.plt_slot = x86_plt_slot,
+	.jump = x86_jump,
 	.sigframe = x86_sigframe,
 	.sigframe_count = sizeof(x86_sigframe) / sizeof(x86_sigframe[0]),
 };

@@ -15,7 +15,10 @@
 #include "unwind/walk_priv.h"
 
 #define SCAN_WORDS 256
-#define FUNCTION_BYTES (64 << 10) /* a call's target further below the pc is another function */
+#define WRAPPER_BYTES                                                                              \
+	96 /* how far into a function to look for the jump that makes it a wrapper                 \
+	    */
+#define FUNCTION_BYTES (16 << 10) /* a call's target further below the pc is another function */
 
 /* How well an address holds as the return address of the frame we stand on; ascending. */
 enum evidence {
@@ -47,19 +50,40 @@ static bool is_our_start(struct walk *w, uint64_t target)
 	return !w->at.module || walk_pc_info(w, &w->at, target, false).kind >= PC_NO_RULE;
 }
 
-/* Where the PLT stub at `target` leads; false when it is none or its slot cannot be read. */
-static bool through_plt(struct walk *w, uint64_t target, uint64_t *ret)
+/* Where the PLT stub at `target` leads; *ret is left alone when it is none or cannot be read. */
+static void through_plt(struct walk *w, uint64_t target, uint64_t *ret)
 {
 	uint8_t code[ARCH_CODE_MAX];
 	struct walk_mapping at;
 
 	if (!walk_find(w, target, &at) || !at.executable)
-		return false;
+		return;
 
 	size_t len = walk_code_from(w, &at, target, code, sizeof(code));
-	uint64_t slot = len ? w->arch->plt_slot(code, len, target) : 0;
+	uint64_t slot = len ? w->arch->plt_slot(code, len, target) : 0, to;
 
-	return slot && walk_read_data(w, slot, ret, sizeof(*ret));
+	if (slot && walk_read_data(w, slot, &to, sizeof(to)))
+		*ret = to;
+}
+
+/* Does the function at `target` jump on to ours (a tail call)? *ret is where that starts. */
+static bool jumps_to_us(struct walk *w, uint64_t target, uint64_t *ret)
+{
+	uint8_t code[WRAPPER_BYTES];
+	size_t len, step = w->arch->code_align;
+
+	if (target < w->at.start || target >= w->at.end)
+		return false;
+	len = walk_code_from(w, &w->at, target, code, sizeof(code));
+	for (size_t i = 0; i < len; i += step) {
+		uint64_t to = w->arch->jump(code + i, len - i, target + i);
+
+		if (to && is_our_start(w, to)) {
+			*ret = to;
+			return true;
+		}
+	}
+	return false;
 }
 
 static enum evidence judge_call(struct walk *w, struct call_site call, uint64_t *ret_target)
@@ -76,12 +100,18 @@ static enum evidence judge_call(struct walk *w, struct call_site call, uint64_t 
 			return CALLS_UNKNOWN;
 		break;
 	case CALL_DIRECT:
-		if (!is_our_start(w, target) && !through_plt(w, target, &target))
-			return CALLS_OTHER;
+		if (!is_our_start(w, target))
+			through_plt(w, target, &target);
 		break;
 	}
-	*ret_target = target;
-	return is_our_start(w, target) ? CALLS_US : CALLS_OTHER;
+	/* Also where the target itself could be our start: a wrapper below us is another function.
+	 */
+	if (!jumps_to_us(w, target, ret_target)) {
+		if (!is_our_start(w, target))
+			return CALLS_OTHER;
+		*ret_target = target;
+	}
+	return CALLS_US;
 }
 
 /* Fills in evidence, mapping and target of c->pc. False: not even executable memory. */
