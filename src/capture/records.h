@@ -48,7 +48,7 @@ _Static_assert(sizeof(struct capture_block_header) == 32, "part of the format");
 
 #define CAPTURE_MAX_BLOCK_BYTES (4u << 20)
 #define CAPTURE_MAX_STRING_BYTES (1u << 20) /* the writer cuts longer ones */
-#define CAPTURE_MAX_LEVELS 256               /* of a symbol; the writer keeps the outermost */
+#define CAPTURE_MAX_LEVELS 64                /* of a symbol; more are cut, the outermost kept */
 
 enum record_type {
 	RECORD_META = 1,

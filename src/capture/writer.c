@@ -45,6 +45,7 @@ struct capture_writer {
 
 	struct intern strings;
 	VEC(struct record_module) modules;
+	struct id_table module_ids;
 	VEC(struct record_frame) frames;
 	struct id_table frame_ids;
 	VEC(struct node) nodes; /* those not forgotten: ids from first_node on */
@@ -173,6 +174,7 @@ static void writer_free(struct capture_writer *w)
 	free(w->stored);
 	intern_release(&w->strings);
 	vec_release(&w->modules);
+	id_table_release(&w->module_ids);
 	vec_release(&w->frames);
 	id_table_release(&w->frame_ids);
 	vec_release(&w->nodes);
@@ -273,21 +275,44 @@ uint32_t capture_string(struct capture_writer *w, const char *s)
 	return s ? capture_string_bytes(w, s, strlen(s)) : CAPTURE_NONE;
 }
 
-/* Modules are few and looked up once a mapping: a scan does. */
+/* All of a module but its header and id. */
+#define MODULE_KEY offsetof(struct record_module, path)
+#define MODULE_KEY_BYTES (sizeof(struct record_module) - MODULE_KEY)
+
+static uint64_t module_hash(const struct record_module *m)
+{
+	return hash_bytes((const uint8_t *)m + MODULE_KEY, MODULE_KEY_BYTES);
+}
+
+static uint64_t module_hash_of(const void *ctx, uint32_t id)
+{
+	const struct capture_writer *w = ctx;
+
+	return module_hash(&w->modules.data[id]);
+}
+
 uint32_t capture_module(struct capture_writer *w, const struct record_module *module)
 {
 	struct record_module m = *module;
 
-	m.header = (struct record_header){0};
+	m.id = (uint32_t)w->modules.len;
 	memset(m.pad, 0, sizeof(m.pad));
 	if (m.build_id_bytes > sizeof(m.build_id))
 		m.build_id_bytes = sizeof(m.build_id);
 	memset(m.build_id + m.build_id_bytes, 0, sizeof(m.build_id) - m.build_id_bytes);
-	for (m.id = 0; m.id < w->modules.len; m.id++)
-		if (!memcmp(&w->modules.data[m.id], &m, sizeof(m)))
-			return m.id;
-	if (vec_push(&w->modules, m))
+
+	uint64_t hash = module_hash(&m);
+	struct id_probe probe = id_probe_start(&w->module_ids, hash);
+
+	while (id_probe_next(&w->module_ids, &probe)) {
+		const struct record_module *known = &w->modules.data[probe.id];
+		if (!memcmp((const uint8_t *)known + MODULE_KEY, (const uint8_t *)&m + MODULE_KEY,
+			    MODULE_KEY_BYTES))
+			return probe.id;
+	}
+	if (id_table_reserve(&w->module_ids, module_hash_of, w) || vec_push(&w->modules, m))
 		return no_memory(w);
+	id_table_add(&w->module_ids, hash, m.id);
 	add_record(w, RECORD_MODULE, &m, sizeof(m), NULL, 0);
 	return m.id;
 }

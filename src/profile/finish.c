@@ -187,13 +187,13 @@ static const char *command_name(struct loader *l, const char *command)
 static const char *process_name(struct loader *l, uint32_t pid)
 {
 	const char *name = thread_name_of(l, pid, pid);
+	const char *command = loader_command(l, pid);
 	char text[32];
 
 	if (name)
 		return name;
-	for (size_t i = l->processes.len; i; i--)
-		if (l->processes.data[i - 1].pid == pid)
-			return command_name(l, l->processes.data[i - 1].command);
+	if (command)
+		return command_name(l, command);
 	snprintf(text, sizeof(text), "pid %u", pid);
 	return TEXT(l, text);
 }

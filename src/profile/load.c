@@ -69,7 +69,30 @@ static void note_time(struct loader *l, uint64_t time_ns)
 		l->last_ns = time_ns;
 }
 
-/* ---- threads ---- */
+/* ---- processes and threads ---- */
+
+static uint64_t process_hash_of(const void *ctx, uint32_t index)
+{
+	return hash_u64(((const struct loader *)ctx)->processes.data[index].pid);
+}
+
+static struct loaded_process *find_process(const struct loader *l, uint32_t pid)
+{
+	struct id_probe probe = id_probe_start(&l->process_ids, hash_u64(pid));
+
+	while (id_probe_next(&l->process_ids, &probe))
+		if (l->processes.data[probe.id].pid == pid)
+			return &l->processes.data[probe.id];
+	return NULL;
+}
+
+const char *loader_command(const struct loader *l, uint32_t pid)
+{
+	const struct loaded_process *process = find_process(l, pid);
+
+	return process ? process->command : NULL;
+}
+
 
 static uint64_t thread_hash(uint32_t pid, uint32_t tid)
 {
@@ -159,11 +182,20 @@ static int load_module(struct loader *l, const struct record_module *r)
 static int load_process(struct loader *l, const struct record_process *r)
 {
 	const char *command = string_of(l, r->command);
+	struct loaded_process *known = find_process(l, r->pid);
 
 	note_time(l, r->time_ns);
 	if (!command)
 		return 0;
-	return vec_push(&l->processes, (struct loaded_process){r->pid, command});
+	if (known) {
+		known->command = command;
+		return 0;
+	}
+	if (id_table_reserve(&l->process_ids, process_hash_of, l) ||
+		vec_push(&l->processes, (struct loaded_process){r->pid, command}))
+		return -ENOMEM;
+	id_table_add(&l->process_ids, hash_u64(r->pid), (uint32_t)l->processes.len - 1);
+	return 0;
 }
 
 static int load_thread(struct loader *l, const struct record_thread *r)
@@ -268,22 +300,25 @@ static int load_loss(struct loader *l, const struct record_loss *r)
 	return 0;
 }
 
+/* Levels beyond CAPTURE_MAX_LEVELS are not taken: one record of thousands could be put on every
+ * node of a stack. The outermost are kept, of which the last is the real function. */
 static int load_symbol(struct loader *l, const struct record_symbol *r)
 {
 	const struct record_symbol_level *levels = (const void *)(r + 1);
 	uint32_t frame = id_map_find(&l->frame_ids, r->frame);
+	uint32_t from = r->level_count > CAPTURE_MAX_LEVELS ? r->level_count - CAPTURE_MAX_LEVELS : 0;
 
 	if (frame == PROFILE_NONE)
 		return 0;
+	if (l->levels.len + r->level_count >= PROFILE_NONE)
+		return -ENOMEM;
 	l->names.data[frame] = (struct frame_name){
 		.first = (uint32_t)l->levels.len,
-		.count = r->level_count,
+		.count = r->level_count - from,
 		.reason = r->reason,
 		.known = true,
 	};
-	if (l->levels.len + r->level_count >= PROFILE_NONE)
-		return -ENOMEM;
-	for (size_t i = 0; i < r->level_count; i++) {
+	for (size_t i = from; i < r->level_count; i++) {
 		struct loaded_level level = {
 			.name = string_of(l, levels[i].name),
 			.file = string_of(l, levels[i].file),
@@ -394,6 +429,7 @@ static void loader_release(struct loader *l)
 	vec_release(&l->levels);
 	vec_release(&l->cut_nodes);
 	vec_release(&l->processes);
+	id_table_release(&l->process_ids);
 	id_table_release(&l->thread_ids);
 	id_table_release(&l->function_ids);
 }

@@ -52,7 +52,8 @@ struct loader {
 	VEC(struct frame_name) names;     /* by frame */
 	VEC(struct loaded_level) levels;
 	VEC(uint8_t) cut_nodes;           /* by node: its parents were lost */
-	VEC(struct loaded_process) processes;
+	VEC(struct loaded_process) processes; /* one each pid, with its last command */
+	struct id_table process_ids;          /* processes by pid */
 	struct id_table thread_ids;       /* profile.threads by (pid, tid) */
 	struct id_table function_ids;     /* profile.functions by name and module */
 	uint64_t last_ns;                 /* latest time of any record */
@@ -62,6 +63,9 @@ struct loader {
 /* `bytes` as a string that lives as long as the profile, control characters replaced; NULL when
  * out of memory. */
 const char *loader_text(struct loader *l, const char *bytes, size_t len);
+
+/* The last command line of a process, NULL when none was recorded. */
+const char *loader_command(const struct loader *l, uint32_t pid);
 
 /* Names frames that nobody has named from the files they came from, as far as these still are what
  * they were. Only running out of memory is an error. */

@@ -256,6 +256,8 @@ TEST(process_names)
 	struct record_sample s = {.pid = 55, .tid = 56, .stack = CAPTURE_NONE};
 
 	capture_record(r.w, RECORD_SAMPLE, &s, sizeof(s));
+	process.command = capture_string(r.w, "/bin/sh -c python3");
+	capture_record(r.w, RECORD_PROCESS, &process, sizeof(process));
 	process.command = capture_string(r.w, "/usr/bin/python3 /x/y.py");
 	capture_record(r.w, RECORD_PROCESS, &process, sizeof(process));
 
@@ -528,6 +530,39 @@ TEST(dangling_ids)
 	check_tree(p, false, "(* 2 0 ([truncated] 2 1 ([unmapped]+0x10 1 0 ([lost] 1 1))))");
 	check_str(counts_of(p, "[lost]"), "1/1");
 	check(p->damage.no_end);
+	buf_release(&payload);
+	buf_release(&b);
+	profile_free(p);
+}
+
+/* A symbol with more levels than any compiler makes keeps the outermost ones. */
+TEST(too_many_levels)
+{
+	struct buf b = {0}, payload = {0};
+	struct record_frame f = {.module = CAPTURE_NONE};
+	struct record_stack k = {.parent = CAPTURE_NONE};
+	struct record_sample s = {.pid = 1, .tid = 1, .weight = 10};
+	struct {
+		struct record_symbol symbol;
+		struct record_symbol_level levels[100];
+	} y = {.symbol.level_count = 100};
+	uint32_t got[128];
+
+	for (uint32_t i = 0; i < 100; i++)
+		y.levels[i].line = i;
+	raw_record(&payload, RECORD_FRAME, &f, sizeof(f));
+	raw_record(&payload, RECORD_STACK, &k, sizeof(k));
+	raw_record(&payload, RECORD_SAMPLE, &s, sizeof(s));
+	raw_record(&payload, RECORD_SYMBOL, &y, sizeof(y));
+	raw_header(&b);
+	raw_block(&b, 0, payload.data, payload.len);
+
+	struct profile *p = load_bytes((struct bytes){(uint8_t *)b.data, b.len}, NULL);
+
+	check_u64(profile_stack_levels(p, 0, got, 128), CAPTURE_MAX_LEVELS);
+	check_u64(p->levels.data[got[CAPTURE_MAX_LEVELS - 1]].line, 99);
+	check(!p->levels.data[got[CAPTURE_MAX_LEVELS - 1]].inlined);
+	check(p->levels.data[got[0]].inlined);
 	buf_release(&payload);
 	buf_release(&b);
 	profile_free(p);
@@ -823,7 +858,7 @@ int main(int argc, char **argv)
 	return test_main(argc, argv, T(everything_loaded), T(stack_levels), T(process_names),
 		T(samples_by_time), T(placeholders), T(counts_and_trees_by_hand),
 		T(recursion_counts_once), T(cut_stacks_hang_apart), T(guesses_are_marked),
-		T(filters), T(dangling_ids), T(lost_block_leaves_holes), T(deep_stacks),
-		T(agrees_with_the_obvious), T(names_from_local_files), T(no_memory), T(no_file),
-		T(empty_recording));
+		T(filters), T(dangling_ids), T(too_many_levels), T(lost_block_leaves_holes),
+		T(deep_stacks), T(agrees_with_the_obvious), T(names_from_local_files),
+		T(no_memory), T(no_file), T(empty_recording));
 }
