@@ -45,7 +45,8 @@ void fde_index_release(struct fde_index *index)
 /* ---- buckets ---- */
 
 /* Buckets of a power of two bytes, as many as give each ENTRIES_PER_BUCKET on average. The array
- * must be sorted. */
+ * must be sorted. -EINVAL when it spans more than its 32-bit entries can, as it does where one of
+ * them goes round the end of the address space. */
 static int build_buckets(struct fde_index *index)
 {
 	if (!index->count)
@@ -55,6 +56,8 @@ static int build_buckets(struct fde_index *index)
 	uint64_t span = fde_index_start(index, index->count - 1) - index->first;
 	size_t want = index->count / ENTRIES_PER_BUCKET + 1, at = 0;
 
+	if (span > UINT32_MAX)
+		return -EINVAL;
 	while (span >> index->bucket_shift >= want)
 		index->bucket_shift++;
 	index->bucket_count = (size_t)(span >> index->bucket_shift) + 1;
@@ -208,6 +211,12 @@ static int collect(const struct cfi_section *s, struct found_fdes *ret, bool *re
 	return 0;
 }
 
+/* Whether start - base fits 32 bits, and without going round the end of the address space. */
+static bool fits(uint64_t start, uint64_t base)
+{
+	return start >= base ? start - base <= INT32_MAX : base - start <= INT32_MAX;
+}
+
 /* Packs the sorted list. Starts more than 2 GB from the middle one cannot be packed; in a real
  * file there are none, in a broken one they are the broken ones. */
 static int pack(struct fde_index *index, const struct found_fdes *found)
@@ -220,10 +229,11 @@ static int pack(struct fde_index *index, const struct found_fdes *found)
 	index->entries = index->own;
 	index->start_base = found->data[found->len / 2].start;
 	for (size_t i = 0; i < found->len; i++) {
-		int64_t start = (int64_t)(found->data[i].start - index->start_base);
-		int32_t entry[2] = {(int32_t)start, (int32_t)found->data[i].offset};
+		uint64_t start = found->data[i].start;
+		int32_t entry[2] = {(int32_t)(start - index->start_base),
+				    (int32_t)found->data[i].offset};
 
-		if (start != entry[0])
+		if (!fits(start, index->start_base))
 			continue;
 		memcpy(index->own + index->count++ * ENTRY_BYTES, entry, sizeof(entry));
 	}
