@@ -87,6 +87,7 @@ static void check_chain(const char *fixture, const char *marks, struct symbol_el
 	struct opened o = open_with(fixture, options);
 	struct symbol_answer a = symbol_resolve(o.source, address_in(marks, "mark_inner"));
 
+	check_u64(a.count, 3);
 	check(a.reason == SYMBOL_OK);
 	if (a.count == 3) {
 		check_level(a.levels[0], "inner", 10);
