@@ -194,12 +194,11 @@ static int hint_truncated(const struct profile *p, struct hints *h)
 	if (p->quality.truncated_pct < FAIR_PERCENT)
 		return 0;
 	words_share(&b, p->quality.truncated_pct);
-	buf_str(&b, " of the stacks are cut short");
+	buf_str(&b, " of stacks are cut short");
 	if (size && strtoul(size, NULL, 10) >= MAX_STACK_BYTES)
 		buf_str(&b, " even with the largest stack copy the kernel makes");
 	else
-		buf_printf(&b, ": record with --stack-size %d%s%s%s", MAX_STACK_BYTES,
-			size ? " (it was " : "", size ? size : "", size ? ")" : "");
+		buf_printf(&b, ": record with --stack-size %d", MAX_STACK_BYTES);
 	return hint(h, &b);
 }
 
@@ -211,7 +210,7 @@ static int hint_lost(const struct profile *p, struct hints *h)
 	if (!lost || lost * 100 < p->samples.len)
 		return 0;
 	words_count(&b, lost);
-	buf_str(&b, " samples were lost: record at a lower rate (-F), or fewer processes at once");
+	buf_str(&b, " samples were lost: lower the rate (-F) or record fewer processes");
 	return hint(h, &b);
 }
 
@@ -263,25 +262,24 @@ static int hint_unresolved(const struct profile *p, struct hints *h, struct err 
 
 	switch (hole.reason) {
 	case SYMBOL_ANONYMOUS:
-		buf_str(&b, "most frames without a name are JIT code: let the program write a perf map "
-			    "(node --perf-basic-prof, java -XX:+DumpPerfMapAtExit)");
+		buf_str(&b, "most unnamed frames are JIT code: let it write a perf map "
+			    "(node --perf-basic-prof)");
 		break;
 	case SYMBOL_REFUSED:
-		buf_printf(&b, "names of %s are hidden from this user: sonde doctor says how to see them",
+		buf_printf(&b, "names of %s are hidden from this user: ask sonde doctor",
 			where ? where : "some frames");
 		break;
 	case SYMBOL_NO_FILE:
-		buf_printf(&b, "%s could not be opened when recording ended, so it has no names",
+		buf_printf(&b, "most unnamed frames are in %s, which could not be opened",
 			where ? where : "a file");
 		break;
 	case SYMBOL_NOT_MAPPED:
-		buf_str(&b, "most frames without a name lie outside every mapping");
+		buf_str(&b, "most unnamed frames lie outside every mapping");
 		break;
 	default:
 		if (!where)
 			return 0;
-		buf_printf(&b, "install debug symbols for %s: most frames without a name are there",
-			where);
+		buf_printf(&b, "most unnamed frames are in %s: install its debug symbols", where);
 	}
 	return hint(h, &b);
 }
@@ -293,7 +291,7 @@ static int hint_guessed(const struct profile *p, struct hints *h)
 	if (p->quality.guessed_frames_pct < FAIR_PERCENT)
 		return 0;
 	words_share(&b, p->quality.guessed_frames_pct);
-	buf_str(&b, " of the frames are guesses (marked ?): code without unwind information");
+	buf_str(&b, " of frames are guesses (marked ?): code without unwind information");
 	return hint(h, &b);
 }
 

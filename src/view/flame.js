@@ -16,9 +16,10 @@
 	boxes.forEach(function (box, i) {
 		var lines = box.firstElementChild.textContent.split("\n");
 		box.sonde = {
-			index: i, name: lines[0], detail: lines.slice(1).join(" \u2014 "),
+			index: i, name: lines[0].replace(/ \(inlined\)$/, ""),
+			title: lines.join(" \u2014 "),
 			x: parseFloat(box.getAttribute("x")), w: parseFloat(box.getAttribute("width")),
-			y: +box.getAttribute("y"), self: lines[0], label: box.lastElementChild
+			y: +box.getAttribute("y"), label: box.lastElementChild
 		};
 	});
 
@@ -33,6 +34,50 @@
 			CELL = w;
 	}
 
+	// A name without the insides of its brackets (f<..>(..)), as src/view/name.c does it in text.
+	function withoutArguments(name) {
+		var out = "", depth = 0, hidden = 0, i, c;
+		for (i = 0; i < name.length; i++) {
+			var op = /^operator(\(\)|\[\]|[<>=+*\/%^&|!~-]*)/.exec(name.slice(i, i + 12));
+			if (op) {
+				if (!hidden)
+					out += op[0];
+				i += op[0].length - 1;
+				continue;
+			}
+			c = name[i];
+			if (")>]}".indexOf(c) >= 0 && depth && !(c === ">" && name[i - 1] === "-")) {
+				if (hidden === depth)
+					hidden = 0;
+				depth--;
+			}
+			if (!hidden)
+				out += c;
+			if ("(<[{".indexOf(c) < 0)
+				continue;
+			depth++;
+			if (!hidden && (c === "<" || c === "(") && i && !(c === "(" && name[i - 1] === ":") &&
+				")>".indexOf(name[i + 1]) < 0) {
+				hidden = depth;
+				out += "\u2026";
+			}
+		}
+		return out;
+	}
+
+	// What fits of a name: brackets are emptied, then qualifiers go, then the end.
+	function fit(box, columns) {
+		var s = box.sonde, name = s.name;
+		if (name.length <= columns)
+			return name;
+		if (s.brief === undefined)
+			s.brief = withoutArguments(name);
+		name = s.brief;
+		for (var at; name.length > columns && (at = name.indexOf("::")) >= 0 && name[at + 2];)
+			name = name.slice(at + 2);
+		return name.length <= columns ? name : name.slice(0, columns - 1) + "\u2026";
+	}
+
 	// Cuts each label to the width of its box; what is hidden is not touched.
 	function label() {
 		var page = root.clientWidth || window.innerWidth;
@@ -40,8 +85,7 @@
 			if (box.classList.contains("gone"))
 				return;
 			var px = parseFloat(box.getAttribute("width")) / 100 * page;
-			var fits = Math.floor((px - 6) / CELL), name = box.sonde.name;
-			var text = fits < 3 ? "" : name.length <= fits ? name : name.slice(0, fits - 1) + "\u2026";
+			var columns = Math.floor((px - 6) / CELL), text = columns < 3 ? "" : fit(box, columns);
 			if (box.sonde.label.textContent !== text)
 				box.sonde.label.textContent = text;
 		});
@@ -92,8 +136,7 @@
 	}
 
 	function show(box) {
-		details.textContent = box ? box.sonde.name + "  \u2014  " + box.sonde.detail
-			: details.getAttribute("data-hint");
+		details.textContent = box ? box.sonde.title : details.getAttribute("data-hint");
 	}
 
 	function boxOf(node) {
@@ -111,7 +154,9 @@
 		if (box)
 			zoom(box.sonde.index ? box : null);
 	});
-	root.addEventListener("mouseover", function (e) { show(boxOf(e.target)); });
+	root.addEventListener("mouseover", function (e) {
+		show(boxOf(e.target) || boxOf(document.activeElement));
+	});
 	root.addEventListener("focusin", function (e) { show(boxOf(e.target)); });
 	reset.addEventListener("click", function () { zoom(null); });
 	input.addEventListener("input", function () { search(input.value); });

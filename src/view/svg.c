@@ -23,7 +23,10 @@
 
 /* Narrower boxes are never seen; more boxes than this make browsers slow, and the narrowest go. */
 #define MIN_PERCENT 0.01
-#define MAX_BOXES 8000
+#define MAX_BOXES 12000
+
+/* Narrower boxes get their label from the script, when they are zoomed into: this halves files. */
+#define MIN_LABEL_PERCENT 0.8
 
 /* ---- colours ---- */
 
@@ -217,7 +220,8 @@ static void box(struct flame *g, uint32_t node)
 	box_title(g, node, f);
 	buf_printf(g->out, "<rect width=\"100%%\" height=\"100%%\" rx=\"2\" fill=\"#%06x\"/>", fill);
 	buf_str(g->out, "<text x=\"4\" y=\"13\">");
-	buf_xml(g->out, f ? f->name : "all");
+	if (width_of(g, node) >= MIN_LABEL_PERCENT)
+		buf_xml(g->out, f ? f->name : "all");
 	buf_str(g->out, "</text></svg>\n");
 }
 
@@ -260,9 +264,10 @@ static void legend(struct flame *g)
 	buf_printf(g->out, "<text class=\"soft\" x=\"%u\" y=\"58\">", x);
 	words_count(g->out, g->pruned);
 	buf_str(g->out, g->pruned == 1 ? " branch" : " branches");
-	buf_printf(g->out, " narrower than %.2g%% not drawn, ", g->min_percent);
+	buf_printf(g->out, " narrower than %.2g%% not drawn: the ends of ",
+		g->min_percent);
 	xml_share(g->out, g->pruned_percent);
-	buf_str(g->out, " in all</text>\n");
+	buf_str(g->out, " of the stacks</text>\n");
 }
 
 static void add_without_newline(struct buf *out, const struct buf *words)

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "test.h"
+
+#include <stdlib.h>
+#include <zlib.h>
+
+#include "base/cursor.h"
+#include "format/format.h"
+#include "small_profile.h"
+
+/* What a format writes of the small profile; malloc'ed. */
+static char *written(
+	const struct format_ops *format, const struct profile_load_options *load, size_t *ret_len)
+{
+	struct profile *p = small_profile(load);
+	char *text = NULL;
+	FILE *out = open_memstream(&text, ret_len);
+
+	check(p && !format->write(p, out, NULL));
+	fclose(out);
+	profile_free(p);
+	return text;
+}
+
+TEST(formats_by_name_and_path)
+{
+	check(format_by_name("pprof") == &format_pprof);
+	check(!format_by_name("perf"));
+	check(format_by_path("a/b.pb.gz") == &format_pprof);
+	check(format_by_path("x.speedscope.json") == &format_speedscope);
+	check(format_by_path("x.json") == &format_speedscope);
+	check(format_by_path("x.folded") == &format_folded);
+	check(!format_by_path("x.gz"));
+	check(!format_by_path(""));
+}
+
+TEST(folded)
+{
+	size_t len;
+	char *text = written(&format_folded, NULL, &len);
+
+	check_str(text, "_start;main;serve;parse<int: char> 6\n"
+			"_start;main;serve;memcpy 2\n"
+			"clone;worker;ksys_read 1\n"
+			"[truncated];libc.so.6+0x2fff;serve;parse<int: char> 1\n");
+	free(text);
+}
+
+TEST(folded_of_one_thread_without_inlines)
+{
+	struct profile_load_options load = {.filter = {.main_only = true, .no_inline = true}};
+	size_t len;
+	char *text = written(&format_folded, &load, &len);
+
+	check_str(text, "_start;main;serve 6\n_start;main;serve;memcpy 2\n");
+	free(text);
+}
+
+TEST(speedscope)
+{
+	size_t len;
+	char *text = written(&format_speedscope, NULL, &len);
+
+	check_str(text,
+		"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\n"
+		"\"exporter\":\"sonde 0.1.0\",\"activeProfileIndex\":0,\"name\":\"server --port 8"
+		"0 <&\\\">\",\n"
+		"\"shared\":{\"frames\":[\n"
+		"{\"name\":\"_start\",\"file\":\"/usr/bin/server\"},\n"
+		"{\"name\":\"main\",\"file\":\"server.c\",\"line\":12},\n"
+		"{\"name\":\"parse<int; char>\",\"file\":\"parse.h\",\"line\":7},\n"
+		"{\"name\":\"serve\",\"file\":\"server.c\",\"line\":30},\n"
+		"{\"name\":\"memcpy\",\"file\":\"/lib/libc.so.6\"},\n"
+		"{\"name\":\"clone\",\"file\":\"/lib/libc.so.6\"},\n"
+		"{\"name\":\"worker\",\"file\":\"server.c\",\"line\":50},\n"
+		"{\"name\":\"ksys_read\",\"file\":\"[kernel]\"},\n"
+		"{\"name\":\"libc.so.6+0x2fff\",\"file\":\"/lib/libc.so.6\"},\n"
+		"{\"name\":\"[truncated]\"}\n"
+		"]},\n"
+		"\"profiles\":[\n"
+		"{\"type\":\"sampled\",\"name\":\"all threads\",\"unit\":\"nanoseconds\",\"startV"
+		"alue\":0,\"endValue\":50000000,\n"
+		"\"samples\":[[0,1,3,2],[0,1,3,4],[5,6,7],[8,3,2]],\n"
+		"\"weights\":[30000000,10000000,5000000,5000000]},\n"
+		"{\"type\":\"sampled\",\"name\":\"server (tid 100)\",\"unit\":\"nanoseconds\",\"s"
+		"tartValue\":0,\"endValue\":40000000,\n"
+		"\"samples\":[[0,1,3,2],[0,1,3,2],[0,1,3,2],[0,1,3,2],[0,1,3,2],[0,1,3,2],[0,1,3,"
+		"4],[0,1,3,4]],\n"
+		"\"weights\":[5000000,5000000,5000000,5000000,5000000,5000000,5000000,5000000]},\n"
+		"{\"type\":\"sampled\",\"name\":\"io (tid 101)\",\"unit\":\"nanoseconds\",\"start"
+		"Value\":0,\"endValue\":10000000,\n"
+		"\"samples\":[[5,6,7],[8,3,2]],\n"
+		"\"weights\":[5000000,5000000]}\n"
+		"]}\n");
+	free(text);
+}
+
+/* ---- pprof, read back by hand ---- */
+
+struct pprof {
+	struct bytes plain;
+	unsigned counts[16]; /* of each field of Profile */
+	struct cursor strings[64];
+	struct cursor samples[16], locations[16], mappings[16];
+};
+
+static struct bytes inflated(const char *data, size_t len)
+{
+	struct bytes plain = {.data = malloc(1 << 16)};
+	z_stream z = {.next_in = (unsigned char *)data, .avail_in = (unsigned)len,
+		.next_out = plain.data, .avail_out = 1 << 16};
+
+	check(inflateInit2(&z, 15 + 16) == Z_OK);
+	check(inflate(&z, Z_FINISH) == Z_STREAM_END);
+	plain.len = z.total_out;
+	inflateEnd(&z);
+	return plain;
+}
+
+/* The next field of a message: its number, its value or its bytes. 0 at the end. */
+static unsigned next_field(struct cursor *c, uint64_t *value, struct cursor *bytes)
+{
+	if (!cursor_left(c))
+		return 0;
+
+	uint64_t tag = cursor_uleb(c);
+
+	*value = cursor_uleb(c);
+	if ((tag & 7) == 2)
+		*bytes = cursor_sub(c, *value);
+	else
+		check_u64(tag & 7, 0);
+	check(!c->bad);
+	return (unsigned)(tag >> 3);
+}
+
+static struct pprof read_pprof(const char *data, size_t len)
+{
+	struct pprof r = {.plain = inflated(data, len)};
+	struct cursor c = cursor_over(r.plain.data, r.plain.len), bytes = {0};
+	uint64_t value;
+	unsigned field;
+
+	while ((field = next_field(&c, &value, &bytes)) && field < 16) {
+		unsigned at = r.counts[field]++;
+
+		if (field == 6 && at < 64)
+			r.strings[at] = bytes;
+		else if (field == 2 && at < 16)
+			r.samples[at] = bytes;
+		else if (field == 3 && at < 16)
+			r.mappings[at] = bytes;
+		else if (field == 4 && at < 16)
+			r.locations[at] = bytes;
+	}
+	return r;
+}
+
+/* The value of one field of a message; its bytes in *bytes. */
+static uint64_t get(struct cursor message, unsigned wanted, struct cursor *bytes)
+{
+	struct cursor b = {0};
+	uint64_t value;
+	unsigned field;
+
+	while ((field = next_field(&message, &value, &b)))
+		if (field == wanted) {
+			if (bytes)
+				*bytes = b;
+			return value;
+		}
+	return 0;
+}
+
+static bool is_string(const struct pprof *r, uint64_t id, const char *want)
+{
+	return id < 64 && cursor_left(&r->strings[id]) == strlen(want) &&
+	       (!*want || !memcmp(r->strings[id].at, want, strlen(want)));
+}
+
+TEST(pprof_messages)
+{
+	size_t len;
+	char *data = written(&format_pprof, NULL, &len);
+	struct pprof r = read_pprof(data, len);
+	uint64_t samples = 0, weight = 0;
+
+	check_u64(r.counts[1], 2); /* sample types */
+	check_u64(r.counts[2], 4);
+	check_u64(r.counts[3], 3);
+	check_u64(r.counts[4], 9);
+	check(is_string(&r, 0, ""));
+	for (unsigned i = 0; i < r.counts[2]; i++) {
+		struct cursor values = {0};
+
+		get(r.samples[i], 2, &values);
+		samples += cursor_uleb(&values);
+		weight += cursor_uleb(&values);
+		check_u64(cursor_left(&values), 0);
+	}
+	check_u64(samples, 10);
+	check_u64(weight, 10 * SMALL_WEIGHT_NS);
+	check(is_string(&r, get(r.mappings[0], 5, NULL), "/usr/bin/server"));
+	check(is_string(&r, get(r.mappings[0], 6, NULL), "aaaaaaaa"));
+	check_u64(get(r.mappings[0], 1, NULL), 1);
+	check_u64(get(r.mappings[0], 2, NULL), 0x400000);
+	free(r.plain.data);
+	free(data);
+}
+
+TEST(pprof_inlines_and_addresses)
+{
+	size_t len;
+	char *data = written(&format_pprof, NULL, &len);
+	struct pprof r = read_pprof(data, len);
+	unsigned with_inlines = 0;
+
+	for (unsigned i = 0; i < r.counts[4]; i++) {
+		struct cursor c = r.locations[i], line = {0};
+		uint64_t value, address = get(c, 3, NULL);
+		unsigned field, lines = 0;
+
+		while ((field = next_field(&c, &value, &line)))
+			lines += field == 4;
+		check(lines >= 1);
+		with_inlines += lines == 2;
+		if (lines == 2) {
+			check_u64(address, 0x401230);       /* sampled: the address itself */
+			check_u64(get(line, 2, NULL), 30);  /* the real function is last */
+		}
+		if (get(r.locations[i], 1, NULL) == 1)
+			check_u64(address, 0x40100f); /* _start, a return address: one less */
+	}
+	check_u64(with_inlines, 1);
+	free(r.plain.data);
+	free(data);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, T(formats_by_name_and_path), T(folded),
+		T(folded_of_one_thread_without_inlines), T(speedscope), T(pprof_messages),
+		T(pprof_inlines_and_addresses));
+}
