@@ -291,6 +291,21 @@ static struct elf_file *open_vdso(struct sampled_process *p, const struct unwind
 	return elf;
 }
 
+/* Mappings begin on a page, segments need not: the address of the first byte by the executable
+ * segment that this part of the file overlaps. */
+static uint64_t bias_of(const struct elf_file *f, const struct unwind_mapping *map, uint64_t offset)
+{
+	const struct elf_segment *s;
+	size_t count = elf_file_segments(f, &s);
+	uint64_t size = map->end - map->start;
+
+	for (size_t i = 0; i < count; i++)
+		if (s[i].executable && s[i].offset < offset + size &&
+			offset < s[i].offset + s[i].file_size)
+			return map->start - offset + s[i].offset - s[i].vaddr;
+	return map->start;
+}
+
 static uint32_t module_of(
 	struct sampled_process *p, const char *path, const struct unwind_mapping *map)
 {
@@ -330,7 +345,6 @@ static bool read_maps(struct sampled_process *p)
 		struct unwind_mapping map = {0};
 		unsigned long long start, end, offset;
 		char perms[8], path[4200] = "";
-		uint64_t vaddr;
 
 		if (sscanf(line, "%llx-%llx %7s %llx %*s %*s %4199[^\n]", &start, &end, perms,
 			    &offset, path) < 4)
@@ -343,8 +357,7 @@ static bool read_maps(struct sampled_process *p)
 			const struct sampled_module *m = &p->modules.data[map.id - 1];
 
 			map.module = m->module;
-			if (elf_file_vaddr_of_offset(m->elf, offset, &vaddr))
-				map.bias = map.start - vaddr;
+			map.bias = bias_of(m->elf, &map, offset);
 		}
 		if (vec_push(&p->maps, map))
 			break;

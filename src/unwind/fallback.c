@@ -86,23 +86,16 @@ static bool jumps_to_us(struct walk *w, uint64_t target, uint64_t *ret)
 	return false;
 }
 
+/* A call whose target is known, or stands in memory. */
 static enum evidence judge_call(struct walk *w, struct call_site call, uint64_t *ret_target)
 {
 	uint64_t target = call.target;
 
-	switch (call.form) {
-	case CALL_NONE:
-		return NOT_A_CALL;
-	case CALL_INDIRECT:
-		return CALLS_UNKNOWN;
-	case CALL_SLOT:
+	if (call.form == CALL_SLOT) {
 		if (!walk_read_data(w, call.target, &target, sizeof(target)))
 			return CALLS_UNKNOWN;
-		break;
-	case CALL_DIRECT:
-		if (!is_our_start(w, target))
-			through_plt(w, target, &target);
-		break;
+	} else if (!is_our_start(w, target)) {
+		through_plt(w, target, &target);
 	}
 	/* Also where the target itself could be our start: a wrapper below us is another function.
 	 */
@@ -114,8 +107,9 @@ static enum evidence judge_call(struct walk *w, struct call_site call, uint64_t 
 	return CALLS_US;
 }
 
-/* Fills in evidence, mapping and target of c->pc. False: not even executable memory. */
-static bool examine(struct walk *w, struct candidate *c)
+/* Fills in evidence and mapping of c->pc; does not ask whom a direct call calls. False: not even
+ * executable memory. */
+static bool glance(struct walk *w, struct candidate *c, struct call_site *ret_call)
 {
 	uint8_t code[ARCH_CALL_MAX];
 
@@ -128,11 +122,35 @@ static bool examine(struct walk *w, struct candidate *c)
 
 	size_t len = walk_code_before(w, &c->at, c->pc, code, sizeof(code));
 
+	*ret_call = w->arch->call_before(code, len, c->pc);
 	if (!len)
 		c->evidence = UNREADABLE;
-	else
-		c->evidence = judge_call(w, w->arch->call_before(code, len, c->pc), &c->target);
+	else if (ret_call->form == CALL_INDIRECT)
+		c->evidence = CALLS_UNKNOWN;
+	else if (ret_call->form != CALL_NONE)
+		c->evidence = CALLS_OTHER;
 	return true;
+}
+
+/* The same, and is it us? Also fills in the target. */
+static bool examine(struct walk *w, struct candidate *c)
+{
+	struct call_site call;
+
+	if (!glance(w, c, &call))
+		return false;
+	if (c->evidence == CALLS_OTHER)
+		c->evidence = judge_call(w, call, &c->target);
+	return true;
+}
+
+/* Addresses that are returned to though nothing called: the runtime puts the bottom of a goroutine
+ * there, the kernel the end of a signal handler. */
+static bool is_planted(struct walk *w, const struct candidate *c)
+{
+	enum pc_kind kind = walk_pc_info(w, &c->at, c->pc, true).kind;
+
+	return kind == PC_ROOT || kind == PC_SIGRETURN;
 }
 
 static void take(const struct walk *w, const struct candidate *c, uint8_t how, struct step *s)
@@ -152,13 +170,14 @@ static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step
 	const struct arch *arch = w->arch;
 	uint64_t sp = w->regs.value[arch->sp], saved;
 	struct candidate c = {.slot = fp + 8};
+	struct call_site call;
 
 	if (fp < sp || fp % 8 || fp > UINT64_MAX - 16)
 		return UNWIND_NO_RULE;
 	if (!walk_read_stack(w, fp, &saved) || !walk_read_stack(w, fp + 8, &c.pc))
 		return walk_unreadable(w, fp + 8) == UNWIND_TRUNCATED ? UNWIND_TRUNCATED
 								      : UNWIND_NO_RULE;
-	if (!examine(w, &c) || c.evidence < least)
+	if (!glance(w, &c, &call) || (c.evidence < least && !is_planted(w, &c)))
 		return UNWIND_NO_RULE;
 	/* Where the caller has a rule its fp may be any register; else the chain must go up. */
 	if (saved && saved <= fp && walk_pc_info(w, &c.at, c.pc, true).kind >= PC_NO_RULE)
@@ -190,10 +209,13 @@ static bool leaf_candidate(struct walk *w, struct candidate *c)
 			return false;
 	}
 	uint8_t source = w->source;
-	bool ok = examine(w, c);
 
+	if (!examine(w, c))
+		return false;
+	if (c->evidence == NOT_A_CALL && is_planted(w, c))
+		c->evidence = CALLS_UNKNOWN;
 	w->source = source;
-	return ok;
+	return true;
 }
 
 static int step_leaf(struct walk *w, const struct candidate *c, struct step *s)
@@ -215,13 +237,14 @@ static bool caller_holds(struct walk *w, const struct candidate *c)
 {
 	struct candidate next = {0};
 	struct walk_mapping at = c->at;
+	struct call_site call;
 
 	if (!walk_pc_return_slot(w, &at, c->pc, c->slot + 8, &next.slot) ||
 		!walk_read_stack(w, next.slot, &next.pc))
 		return true; /* cannot tell */
 	if (!(next.pc & w->address_mask))
 		return true;
-	return examine(w, &next) && next.evidence != NOT_A_CALL;
+	return glance(w, &next, &call) && (next.evidence != NOT_A_CALL || is_planted(w, &next));
 }
 
 /* The words from sp up. `best` gets the most convincing one; false when there is none,
@@ -264,9 +287,11 @@ static bool scan_words(struct walk *w, enum evidence least, struct candidate *be
 static bool is_frame_pointer(struct walk *w, uint64_t fp, uint64_t floor)
 {
 	struct candidate c = {.slot = fp + 8};
+	struct call_site call;
 
 	return fp > floor && fp % 8 == 0 && fp - floor < WALK_STACK_BYTES &&
-	       walk_read_stack(w, fp + 8, &c.pc) && examine(w, &c) && c.evidence >= CALLS_OTHER;
+	       walk_read_stack(w, fp + 8, &c.pc) && glance(w, &c, &call) &&
+	       c.evidence >= CALLS_OTHER;
 }
 
 /* The function that was stepped over may have saved the caller's frame pointer anywhere between,
@@ -311,21 +336,28 @@ static int step_scan(struct walk *w, struct step *s)
 
 /* ---- which of them ---- */
 
-/* The trampolines the kernel puts in place of return addresses (uretprobes) are no code that
- * was called: the real return address is not on the stack, and going on would invent callers. */
+/* A return address in memory that is no file, and no call before it. The trampolines the kernel
+ * puts in place of return addresses (uretprobes) are like that: the real one is not on the stack,
+ * and going on would invent callers. */
 static bool is_trampoline(struct walk *w)
 {
 	const struct unwind_frame *f = walk_frame(w);
-	uint8_t code[ARCH_CALL_MAX];
+	struct candidate c = {.pc = f->pc};
+	struct call_site call;
 
-	if (w->at.module || !f->is_return)
+	/* Frames found here were looked at before they were taken. */
+	if (w->at.module || !f->is_return || f->how != UNWIND_CFI)
 		return false;
-	if (f->pc == w->at.start)
-		return true;
+	return f->pc == w->at.start || (glance(w, &c, &call) && c.evidence == NOT_A_CALL);
+}
 
-	size_t len = walk_code_before(w, &w->at, f->pc, code, sizeof(code));
+/* A libc without CFI whose file cannot be had. */
+static bool is_sigreturn(struct walk *w)
+{
+	uint8_t code[ARCH_CODE_MAX];
+	size_t len = walk_code_from(w, &w->at, walk_frame(w)->pc, code, sizeof(code));
 
-	return len && w->arch->call_before(code, len, f->pc).form == CALL_NONE;
+	return w->arch->is_sigreturn(code, len);
 }
 
 /* In code that keeps frame pointers. */
@@ -378,7 +410,7 @@ int step_by_fallback(struct walk *w, enum pc_kind kind, int why, struct step *s)
 		return step_fp(w, fp, CALLS_OTHER, s) == STEP_OK ? STEP_OK : why;
 	}
 	if (is_trampoline(w))
-		return why;
+		return is_sigreturn(w) ? step_by_sigframe(w, s) : why;
 	if (kind == PC_BARE) {
 		result = step_scan(w, s);
 		if (result != STEP_OK && fp_known && step_fp(w, fp, CALLS_OTHER, s) == STEP_OK)

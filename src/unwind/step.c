@@ -34,6 +34,14 @@ static bool evaluate(struct walk *w, const struct unwind_rule *rule, int32_t sta
 	return expr_evaluate(section->bytes + start, len, &in, ret);
 }
 
+/* Compilers do not say that an epilogue has restored a register: its rule goes on naming the slot
+ * when that has been popped. Below sp nothing is kept, and the register is the caller's again. */
+static bool is_popped(const struct walk *w, unsigned reg, uint64_t slot)
+{
+	return slot < w->regs.value[w->arch->sp] && !walk_frame(w)->is_return &&
+	       walk_knows(&w->regs, reg) && (w->arch->preserved >> reg & 1);
+}
+
 /* What a register rule gives; false when that cannot be had, *why says which reason. */
 static bool recover(struct walk *w, const struct unwind_rule *rule, const struct reg_rule *r,
 	uint64_t cfa, uint64_t *ret, int *why)
@@ -61,6 +69,10 @@ static bool recover(struct walk *w, const struct unwind_rule *rule, const struct
 		break;
 	case REG_AT_CFA:
 		at = cfa + (uint64_t)(int64_t)r->offset;
+		if (is_popped(w, r->reg, at)) {
+			*ret = w->regs.value[r->reg];
+			return true;
+		}
 		if (walk_read_stack(w, at, ret))
 			return true;
 		*why = walk_unreadable(w, at);

@@ -225,15 +225,6 @@ static struct pc_info learn_in_module(
 	return info;
 }
 
-/* Memory that is no file, or a file that is not there: nothing is remembered, it may change. */
-static struct pc_info learn_elsewhere(
-	struct walk *w, const struct walk_mapping *at, uint64_t pc, bool is_return)
-{
-	enum pc_kind kind = at->end ? kind_by_code(w, at, pc, is_return, NULL) : PC_UNSEEN;
-
-	return (struct pc_info){kind == PC_UNSEEN ? PC_NO_RULE : kind, 0};
-}
-
 static struct pc_info learn(struct walk *w, const struct walk_mapping *at, uint64_t pc,
 	bool is_return, struct cache_entry *e, uint64_t key)
 {
@@ -250,8 +241,9 @@ static struct pc_info learn(struct walk *w, const struct walk_mapping *at, uint6
 struct pc_info walk_pc_info(
 	struct walk *w, const struct walk_mapping *at, uint64_t pc, bool is_return)
 {
+	/* Memory that is no file, or a file that is not there: it may change, nothing is kept. */
 	if (!at->module)
-		return learn_elsewhere(w, at, pc, is_return);
+		return (struct pc_info){PC_NO_RULE, 0};
 
 	uint64_t vaddr = pc - at->bias, key = 0;
 

@@ -412,6 +412,17 @@ TEST(caller_saved_base_register)
 	EXPECT(w, UNWIND_BAD_RULE, AT(LEAF), AT(0x1401));
 }
 
+/* After `pop %rbp` the rule still says that rbp is saved: in a slot that is no longer there. */
+TEST(popped_register_is_the_callers)
+{
+	autoworld w = usual_world();
+
+	FUNC(w, 0x1400, 0x100, DEF_CFA(RSP, 8), SAVED(RBP, 2));
+	STACK_WORDS(w, AT(FUN + 8), 0, 0, AT(START + 8));
+	reg(w, RBP, SLOT(2));
+	EXPECT(w, UNWIND_ROOT, AT(0x1401), AT(FUN + 8), AT(START + 8));
+}
+
 /* A CFA that counts from rbp without saying where the caller's went: rbp is not the caller's. */
 TEST(stale_frame_pointer_is_forgotten)
 {
@@ -460,6 +471,18 @@ TEST(signal_frame_by_cfi)
 	w->stack[63] = AT(START + 8);
 	EXPECT(w, UNWIND_ROOT, AT(LEAF), AT(0x2000), AT(FUN), AT(START + 8));
 	check(!w->frames[2].is_return);
+}
+
+/* The same from a library that is mapped but whose file is gone. */
+TEST(signal_frame_without_a_file)
+{
+	autoworld w = usual_world();
+
+	CODE(w, JIT + 0x40, "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05");
+	w->stack[0] = JIT + 0x40;
+	x86_signal_frame(w, 1, AT(FUN), SLOT(60), SLOT(62));
+	w->stack[63] = AT(START + 8);
+	EXPECT(w, UNWIND_ROOT, AT(LEAF), JIT + 0x40, AT(FUN), AT(START + 8));
 }
 
 /* On a signal stack: the interrupted frame is known, what called it lies outside the dump. */
@@ -642,6 +665,19 @@ TEST(frame_pointer_zero_ends_the_chain)
 	EXPECT(w, UNWIND_ROOT, JIT + 0x10, JIT + 0x100);
 }
 
+/* A goroutine's bottom is put on its stack by hand: no call stands before it. */
+TEST(frame_pointer_to_a_planted_root)
+{
+	static const struct unwind_range roots[] = {{0x3000, 0x3010}};
+	autoworld w = usual_world();
+
+	w->input.roots = roots;
+	w->input.root_count = 1;
+	STACK_WORDS(w, 0, AT(0x3001));
+	reg(w, RBP, SLOT(0));
+	EXPECT(w, UNWIND_ROOT, JIT + 0x10, AT(0x3001));
+}
+
 TEST(frame_pointer_must_hold)
 {
 	autoworld w = usual_world();
@@ -805,6 +841,19 @@ TEST(scan_through_plt)
 }
 
 /* A candidate whose caller's own return address is none cannot be right. */
+/* The called function is a wrapper that jumps on to ours; lower and higher ones are left-overs. */
+TEST(scan_follows_a_wrapper)
+{
+	autoworld w = usual_world();
+
+	CODE(w, 0x3810, "\xe9\xeb\xf7\xff\xff"); /* jmp 0x3000 */
+	direct_call(w, FUN + 0x20, BARE - 0x40);
+	direct_call(w, FUN + 0x40, BARE + 0x400);
+	direct_call(w, MAIN + 0x20, 0x3808);
+	STACK_WORDS(w, AT(FUN + 0x20), AT(FUN + 0x40), AT(MAIN + 0x20), 0, AT(START + 8));
+	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x40), AT(MAIN + 0x20), AT(START + 8));
+}
+
 TEST(scan_looks_one_step_ahead)
 {
 	autoworld w = usual_world();
@@ -1055,19 +1104,20 @@ int main(int argc, char **argv)
 		T(return_address_minus_one), T(rows_within_a_function), T(plt_expression),
 		T(realigned_stack_expression), T(value_expression_and_data_memory),
 		T(return_address_in_a_register), T(caller_saved_base_register),
-		T(stale_frame_pointer_is_forgotten), T(signal_frame_by_code),
-		T(signal_frame_by_cfi), T(signal_stack), T(zero_return_address_is_the_root),
-		T(root_ranges_and_entry), T(thread_exit_after_the_call_is_the_root),
-		T(truncated_at_the_end_of_the_dump), T(expression_beyond_the_dump),
-		T(without_a_dump_everything_is_read_live), T(bad_address), T(no_progress),
-		T(no_registers), T(frame_limit), T(recursion_300_deep), T(jit_frame_pointers),
-		T(frame_pointer_zero_ends_the_chain), T(frame_pointer_must_hold),
+		T(popped_register_is_the_callers), T(stale_frame_pointer_is_forgotten),
+		T(signal_frame_by_code), T(signal_frame_by_cfi), T(signal_frame_without_a_file),
+		T(signal_stack), T(zero_return_address_is_the_root), T(root_ranges_and_entry),
+		T(thread_exit_after_the_call_is_the_root), T(truncated_at_the_end_of_the_dump),
+		T(expression_beyond_the_dump), T(without_a_dump_everything_is_read_live),
+		T(bad_address), T(no_progress), T(no_registers), T(frame_limit),
+		T(recursion_300_deep), T(jit_frame_pointers), T(frame_pointer_zero_ends_the_chain),
+		T(frame_pointer_to_a_planted_root), T(frame_pointer_must_hold),
 		T(frame_pointer_minus_one_is_unknown), T(frame_pointer_prologue_and_epilogue),
 		T(leaf_by_direct_call), T(call_of_nothing), T(uretprobe_trampoline),
 		T(frame_pointer_when_the_rule_fails), T(scan_finds_the_direct_call),
 		T(scan_recovers_a_saved_frame_pointer), T(scan_through_plt),
-		T(scan_looks_one_step_ahead), T(scan_gives_up), T(scan_ends_at_the_entry),
-		T(go_stacks), T(a64_link_register_and_signed_addresses),
+		T(scan_follows_a_wrapper), T(scan_looks_one_step_ahead), T(scan_gives_up),
+		T(scan_ends_at_the_entry), T(go_stacks), T(a64_link_register_and_signed_addresses),
 		T(a64_link_register_is_lost_by_a_call), T(a64_frame_records),
 		T(a64_leaf_without_rule), T(a64_signal_frame), T(a64_root), T(x86_calls),
 		T(a64_calls), T(cache_is_shared_and_forgets), T(names));
