@@ -4,123 +4,9 @@
 #include <errno.h>
 
 #include "alloc_fail.h"
-#include "profile/profile.h"
-#include "recording.h"
+#include "letters.h"
 
 /* ---- helpers ---- */
-
-/* A recording being made. Frames are named after letters: frame_of(&r, 'a') is function "a". */
-struct rec {
-	struct capture_writer *w;
-	int fd;
-	uint32_t module;
-	uint64_t now;
-};
-
-static struct rec rec_start(void)
-{
-	struct rec r = {.now = 1000};
-	struct record_module m = {0};
-
-	r.w = recording_start(&r.fd);
-	m.path = capture_string(r.w, "/usr/lib/libfoo.so");
-	r.module = capture_module(r.w, &m);
-	return r;
-}
-
-static uint32_t rec_frame(struct rec *r, char name, uint8_t how)
-{
-	struct record_frame f = {
-		.address = (uint64_t)(unsigned char)name << 8,
-		.module = r->module,
-		.how = how,
-		.is_return = how != UNWIND_SAMPLED,
-	};
-
-	return capture_frame(r->w, &f);
-}
-
-/* The leaf node of a stack given as letters, outermost first; the last one is sampled. */
-static uint32_t rec_stack(struct rec *r, const char *letters)
-{
-	uint32_t node = CAPTURE_NONE;
-
-	for (; *letters; letters++)
-		node = capture_stack(r->w, node,
-			rec_frame(r, *letters, letters[1] ? UNWIND_CFI : UNWIND_SAMPLED));
-	return node;
-}
-
-static void rec_sample(struct rec *r, uint32_t tid, uint32_t stack, uint8_t end)
-{
-	struct record_sample s = {
-		.time_ns = r->now++,
-		.weight = 10,
-		.pid = 100,
-		.tid = tid,
-		.stack = stack,
-		.end = end,
-	};
-
-	capture_record(r->w, RECORD_SAMPLE, &s, sizeof(s));
-}
-
-static void rec_thread(struct rec *r, uint32_t tid, const char *name)
-{
-	struct record_thread t = {.time_ns = r->now, .pid = 100, .tid = tid};
-
-	t.name = capture_string(r->w, name);
-	capture_record(r->w, RECORD_THREAD, &t, sizeof(t));
-}
-
-/* Names every frame by its letter; capital letters also have "inl" inlined into them. */
-static void rec_names(struct rec *r)
-{
-	for (uint32_t i = 0; i < capture_frame_count(r->w); i++) {
-		char name[2] = {(char)(capture_frame_get(r->w, i).address >> 8)};
-		struct record_symbol_level levels[2] = {
-			{capture_string(r->w, "inl"), capture_string(r->w, "inl.h"), 7, 0},
-			{capture_string(r->w, name), CAPTURE_NONE, (uint32_t)i, 0},
-		};
-		bool capital = name[0] >= 'A' && name[0] <= 'Z';
-
-		capture_symbol(r->w, i, SYMBOL_OK, levels + !capital, 1 + capital);
-	}
-}
-
-static struct bytes rec_bytes(struct rec *r)
-{
-	capture_writer_finish(r->w, END_INTERRUPTED, NULL);
-	return recording_bytes(r->fd);
-}
-
-static struct profile *load_bytes(struct bytes b, const struct profile_load_options *options)
-{
-	struct profile *p = NULL;
-	struct err e = {0};
-
-	if (profile_load_memory(b.data, b.len, options, &p, &e))
-		printf("%s\n", e.text);
-	check(p != NULL);
-	return p;
-}
-
-static struct profile *rec_load(struct rec *r, const struct profile_load_options *options)
-{
-	struct bytes b = rec_bytes(r);
-	struct profile *p = load_bytes(b, options);
-
-	free(b.data);
-	return p;
-}
-
-static uint32_t function_named(const struct profile *p, const char *name)
-{
-	for (uint32_t i = 0; i < p->functions.len; i++)
-		if (!strcmp(p->functions.data[i].name, name))
-			return i;
-	return PROFILE_NONE;
-}
 
 /* "self/total" of a function. */
 static const char *counts_of(const struct profile *p, const char *name)
@@ -721,75 +607,6 @@ TEST(agrees_with_the_obvious)
 	profile_free(p);
 }
 
-/* ---- names from local files ---- */
-
-static void __attribute__((noinline)) known_function(void)
-{
-	__asm__ volatile("");
-}
-
-/* The frame of an address in this very program; its mapping is looked up. */
-static bool own_frame(struct rec *r, const void *code, uint64_t inode_skew, struct record_frame *ret)
-{
-	struct record_module m = {0};
-	char line[512], path[256];
-	unsigned long start, end, offset, inode;
-	FILE *maps = fopen("/proc/self/maps", "re");
-	struct stat st;
-	bool found = false;
-
-	while (!found && fgets(line, sizeof(line), maps)) {
-		if (sscanf(line, "%lx-%lx %*s %lx %*s %lu %255s", &start, &end, &offset, &inode,
-			    path) != 5)
-			continue;
-		if ((uintptr_t)code < start || (uintptr_t)code >= end)
-			continue;
-		found = !stat(path, &st);
-	}
-	fclose(maps);
-	m.path = capture_string(r->w, path);
-	m.inode = st.st_ino + inode_skew;
-	m.device = st.st_dev;
-
-	struct elf_file *f = NULL;
-	const uint8_t *id;
-	uint64_t vaddr = 0;
-
-	if (!found || elf_file_open_fd(open(path, O_RDONLY | O_CLOEXEC), path, &f, NULL))
-		return false;
-	m.build_id_bytes = (uint8_t)elf_file_build_id(f, &id);
-	memcpy(m.build_id, id, m.build_id_bytes);
-	m.build_id[0] ^= (uint8_t)inode_skew;
-	found = elf_file_vaddr_of_offset(f, (uintptr_t)code - start + offset, &vaddr);
-	elf_file_free(f);
-	*ret = (struct record_frame){.address = vaddr, .module = capture_module(r->w, &m)};
-	return found;
-}
-
-TEST(names_from_local_files)
-{
-	struct profile_load_options o = {.name_locally = true};
-
-	for (uint64_t skew = 0; skew < 2; skew++) {
-		struct rec r = rec_start();
-		struct record_frame f;
-
-		known_function();
-		check(own_frame(&r, known_function, skew, &f));
-		rec_sample(&r, 100, capture_stack(r.w, CAPTURE_NONE, capture_frame(r.w, &f)),
-			UNWIND_ROOT);
-		struct profile *p = rec_load(&r, &o);
-		/* Another build of the same path names nothing. */
-		if (skew) {
-			check(function_named(p, "known_function") == PROFILE_NONE);
-			check_u64(p->functions.data[0].reason, SYMBOL_NO_FILE);
-		} else {
-			check_str(counts_of(p, "known_function"), "1/1");
-		}
-		profile_free(p);
-	}
-}
-
 /* ---- out of memory, no file ---- */
 
 static int all_of_it(struct bytes b)
@@ -859,6 +676,5 @@ int main(int argc, char **argv)
 		T(samples_by_time), T(placeholders), T(counts_and_trees_by_hand),
 		T(recursion_counts_once), T(cut_stacks_hang_apart), T(guesses_are_marked),
 		T(filters), T(dangling_ids), T(too_many_levels), T(lost_block_leaves_holes),
-		T(deep_stacks), T(agrees_with_the_obvious), T(names_from_local_files),
-		T(no_memory), T(no_file), T(empty_recording));
+		T(deep_stacks), T(agrees_with_the_obvious), T(no_memory), T(no_file), T(empty_recording));
 }
