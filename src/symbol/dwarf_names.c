@@ -12,6 +12,7 @@
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "symbol/dwarf_units.h"
@@ -24,6 +25,7 @@ struct dwarf_names {
 	Dwarf *dwarf, *alt;
 	struct dwarf_units units;
 	struct number_map names; /* DIE's address in memory -> name */
+	struct number_map files; /* file name's pointer -> absolute and clean */
 };
 
 static Dwarf *open_image(const uint8_t *image, size_t size, Elf **ret_elf)
@@ -48,6 +50,15 @@ static void open_alt(
 		dwarf_setalt(d->dwarf, d->alt);
 }
 
+/* libdw knows only our own file system. */
+static bool is_own_root(const char *root)
+{
+	struct stat theirs, ours;
+
+	return !*root || (!stat(root, &theirs) && !stat("/", &ours) &&
+		theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino);
+}
+
 struct dwarf_names *dwarf_names_open(struct symbol_source *source, struct elf_file *file,
 	const char *root, const char *debug_dir)
 {
@@ -69,7 +80,7 @@ struct dwarf_names *dwarf_names_open(struct symbol_source *source, struct elf_fi
 	open_alt(d, file, root, debug_dir);
 	if (!d->alt && elf_file_has_section(file, ".gnu_debugaltlink"))
 		goto fail; /* half of the names would be elsewhere */
-	d->units.follow_split = !*root;
+	d->units.follow_split = is_own_root(root);
 	if (!dwarf_units_read(&d->units, d->dwarf) && d->units.ranges.len)
 		return d;
 fail:
@@ -83,6 +94,7 @@ void dwarf_names_free(struct dwarf_names *d)
 		return;
 	dwarf_units_release(&d->units);
 	number_map_release(&d->names);
+	number_map_release(&d->files);
 	dwarf_end(d->dwarf);
 	dwarf_end(d->alt);
 	elf_end(d->elf);
@@ -177,8 +189,60 @@ static const char *name_of(struct dwarf_names *d, const struct dwarf_unit *unit,
 	return name;
 }
 
+/* Takes "." and "x/.." out of a path, in place and by its text alone. */
+static void clean_path(char *path)
+{
+	const size_t root = *path == '/';
+	size_t len = root, names = 0; /* names: components written that ".." may take back */
+
+	for (const char *at = path + root; *at;) {
+		size_t n = strcspn(at, "/");
+		const char *next = at + n + (at[n] == '/');
+		bool up = n == 2 && at[0] == '.' && at[1] == '.';
+
+		if (up && names) {
+			while (len > root && path[--len] != '/')
+				;
+			names--;
+		} else if (n && !(n == 1 && *at == '.') && !(up && root)) {
+			if (len > root)
+				path[len++] = '/';
+			memmove(path + len, at, n);
+			len += n;
+			names += !up;
+		}
+		at = next;
+	}
+	path[len] = '\0';
+}
+
+/* `file` as the unit names it, made absolute by the directory it was compiled in. */
+static const char *absolute_file(
+	struct dwarf_names *d, const struct dwarf_unit *unit, const char *file)
+{
+	uint64_t known = file ? number_map_get(&d->files, (uintptr_t)file) : 0;
+	struct buf path = {0};
+
+	if (!file || known)
+		return (const char *)(uintptr_t)known;
+	if (*file != '/' && unit->directory && *unit->directory == '/') {
+		buf_str(&path, unit->directory);
+		buf_char(&path, '/');
+	}
+	buf_str(&path, file);
+	if (!path.failed)
+		clean_path(path.data);
+	const char *kept = path.failed ? NULL : symbol_keep(d->source, path.data);
+	buf_release(&path);
+	if (!kept)
+		return file;
+	(void)number_map_put(&d->files, (uintptr_t)file, (uintptr_t)kept);
+	return kept;
+}
+
 /* The row of the line table that covers the address. */
-static void read_line(const struct dwarf_unit *unit, uint64_t address, struct symbol_level *ret)
+static void read_line(struct dwarf_names *d, const struct dwarf_unit *unit, uint64_t address,
+	struct symbol_level *ret)
 {
 	size_t low = 0, high = unit->line_count;
 	Dwarf_Addr at;
@@ -198,7 +262,7 @@ static void read_line(const struct dwarf_unit *unit, uint64_t address, struct sy
 	Dwarf_Line *row = low ? dwarf_onesrcline(unit->lines, low - 1) : NULL;
 	if (!row || dwarf_lineendsequence(row, &end) || end)
 		return;
-	ret->file = dwarf_linesrc(row, NULL, NULL);
+	ret->file = absolute_file(d, unit, dwarf_linesrc(row, NULL, NULL));
 	ret->line = !dwarf_lineno(row, &line) && line > 0 ? (uint32_t)line : 0;
 }
 
@@ -210,15 +274,15 @@ static uint64_t number_attribute(Dwarf_Die *die, unsigned name)
 	return dwarf_formudata(dwarf_attr(die, name, &attr), &value) ? 0 : value;
 }
 
-static void read_call_site(
-	const struct dwarf_unit *unit, Dwarf_Die *inlined, struct symbol_level *ret)
+static void read_call_site(struct dwarf_names *d, const struct dwarf_unit *unit,
+	Dwarf_Die *inlined, struct symbol_level *ret)
 {
 	uint64_t file = number_attribute(inlined, DW_AT_call_file);
 	uint64_t line = number_attribute(inlined, DW_AT_call_line);
 
 	ret->line = line <= INT32_MAX ? (uint32_t)line : 0;
 	ret->file = unit->files && dwarf_hasattr(inlined, DW_AT_call_file)
-		? dwarf_filesrc(unit->files, file, NULL, NULL)
+		? absolute_file(d, unit, dwarf_filesrc(unit->files, file, NULL, NULL))
 		: NULL;
 }
 
@@ -243,7 +307,7 @@ size_t dwarf_names_resolve(struct dwarf_names *d, uint64_t address, struct symbo
 
 	if (!unit)
 		return 0;
-	read_line(unit, address, &here);
+	read_line(d, unit, address, &here);
 	struct dwarf_function *fn = dwarf_unit_function(unit, address);
 	const struct inline_list *inlines = fn ? dwarf_unit_inlines(unit, fn) : NULL;
 	size_t depth = inlines ? find_chain(inlines, address, chain, SYMBOL_MAX_LEVELS - 1) : 0;
@@ -255,7 +319,7 @@ size_t dwarf_names_resolve(struct dwarf_names *d, uint64_t address, struct symbo
 		if (!here.name)
 			here.name = "(inlined)";
 		levels[count++] = here;
-		read_call_site(unit, &die, &here);
+		read_call_site(d, unit, &die, &here);
 	}
 	here.name = fn && dwarf_offdie(unit->code_dwarf, fn->die, &die) ? name_of(d, unit, die) : NULL;
 	levels[count++] = here;

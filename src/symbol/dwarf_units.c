@@ -206,6 +206,7 @@ static void load_unit(const struct dwarf_units *u, struct dwarf_unit *unit)
 		find_split_unit(unit);
 	unit->code_dwarf = dwarf_cu_getdwarf(unit->code.cu);
 	unit->qualified = has_namespaces(&unit->code);
+	unit->directory = string_attribute(&unit->die, DW_AT_comp_dir);
 	(void)collect_functions(unit, &unit->code, 0); /* out of memory: fewer names */
 	if (unit->functions.len)
 		qsort(unit->functions.data, unit->functions.len, sizeof(struct dwarf_function),

@@ -35,6 +35,7 @@ struct dwarf_unit {
 	Dwarf_Die die;  /* with the line table */
 	Dwarf_Die code; /* with the functions: another one for split DWARF */
 	Dwarf *code_dwarf;
+	const char *directory; /* it was compiled in; may be NULL */
 	bool loaded;
 	bool qualified; /* a language with namespaces */
 	VEC(struct dwarf_function) functions;
