@@ -38,13 +38,24 @@ static bool reader_left(int fd)
 	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
 }
 
+/* 0 when everything arrived. After a failure inside stdio, errno is still that of the last write. */
+static int flush_error(FILE *out)
+{
+	bool failed = ferror(out);
+
+	if (!failed)
+		errno = 0;
+	if (!fflush(out) && !failed)
+		return 0;
+	return errno ? errno : EIO;
+}
+
 int cmd_finish_stdout(const char *command)
 {
-	errno = 0;
-	if (!fflush(stdout) && !ferror(stdout))
-		return STATUS_OK;
+	int code = flush_error(stdout);
 
-	int code = errno ? errno : EIO;
+	if (!code)
+		return STATUS_OK;
 
 	if (code == EPIPE || reader_left(STDOUT_FILENO))
 		return STATUS_OK;
@@ -89,12 +100,12 @@ int cmd_close_output(const char *command, FILE *out, const char *path)
 	if (out == stdout)
 		return cmd_finish_stdout(command);
 
-	bool failed = ferror(out);
+	int code = flush_error(out);
 
-	errno = 0;
-	if (!fclose(out) && !failed)
+	if (fclose(out) && !code)
+		code = errno;
+	if (!code)
 		return STATUS_OK;
-	fprintf(stderr, "sonde %s: cannot write %s: %s\n", command, path,
-		strerror(errno ? errno : EIO));
+	fprintf(stderr, "sonde %s: cannot write %s: %s\n", command, path, strerror(code));
 	return STATUS_FAILED;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* sonde report: one recording, shown in the way that was asked for. */
-#include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -110,6 +110,8 @@ static int report(const struct report_args *args, const char *path, struct err *
 		rc = cmd_open_output(args->output, &out, err);
 	if (!rc)
 		rc = args->dump ? view_dump(path, out, err) : draw(args, p, out, err);
+	if (rc == -ENOENT && !strcmp(path, DEFAULT_RECORDING))
+		err_set(err, ENOENT, "there is no %s here: run sonde record first, or name a file", path);
 	profile_free(p);
 	status = out ? cmd_close_output(usage.command, out, args->output) : STATUS_OK;
 	return rc ? cmd_failed(usage.command, err) : status;

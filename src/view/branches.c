@@ -337,11 +337,37 @@ int branches_hottest(const struct profile *p, const struct view_options *o, size
 	return finish(&b, rc ? rc : walk(&b), err);
 }
 
+/* Says how many branches were too small to draw: the first of each that is. */
+static void tell_left_out(struct branches *b)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 1; i < b->tree.nodes.len; i++) {
+		uint32_t parent = node_at(b, i)->parent;
+
+		if (node_share(b, i) < b->min_percent &&
+			(!parent || node_share(b, parent) >= b->min_percent))
+			count++;
+	}
+	if (!count)
+		return;
+	buf_char(b->out, '(');
+	words_count(b->out, count);
+	buf_printf(b->out, count == 1 ? " branch below %g%% left out)\n"
+				      : " branches below %g%% left out)\n",
+		b->min_percent);
+}
+
 int branches_all(const struct profile *p, const struct view_options *o, double min_percent,
 	struct buf *out, struct err *err)
 {
 	struct branches b = {.p = p, .o = o, .out = out, .min_percent = min_percent};
 	int rc = profile_tree_build(p, o->inverted, &b.tree, err);
 
-	return rc ? rc : finish(&b, walk(&b), err);
+	if (rc)
+		return rc;
+	rc = walk(&b);
+	if (!rc)
+		tell_left_out(&b);
+	return finish(&b, rc, err);
 }
