@@ -48,8 +48,8 @@ static int check_owner(const char *path, const struct stat *st, struct err *err)
 	if (st->st_uid == geteuid() || st->st_uid == 0)
 		return 0;
 	return err_set(err, EPERM,
-		"%s: exists and belongs to user %u, so it is not replaced; remove it or name another "
-		"file",
+		"%s: exists and belongs to user %u, so it is not replaced; remove it or name "
+		"another file",
 		path, (unsigned)st->st_uid);
 }
 

@@ -42,7 +42,7 @@ struct capture_block_header {
 	uint32_t stored_bytes; /* follow this header; at most CAPTURE_MAX_BLOCK_BYTES */
 	uint32_t plain_bytes;  /* after decompression; at most CAPTURE_MAX_BLOCK_BYTES */
 	uint64_t sequence;     /* 0, 1, 2... */
-	uint64_t checksum;     /* XXH64 of the 24 bytes before it and of the XXH64 of the stored bytes */
+	uint64_t checksum;     /* XXH64 of the 24 bytes before and the XXH64 of what is stored */
 };
 _Static_assert(sizeof(struct capture_block_header) == 32, "part of the format");
 
@@ -141,7 +141,7 @@ enum frame_kind {
 /* One code address. The stored enums are those of unwind.h, by the same numbers. */
 struct record_frame {
 	struct record_header header;
-	uint64_t address; /* in the module; absolute for MODULE_KERNEL and MODULE_JIT and no module */
+	uint64_t address; /* in the module; absolute for MODULE_KERNEL, MODULE_JIT, none */
 	uint32_t id;
 	uint32_t module;   /* CAPTURE_NONE: not mapped */
 	uint8_t kind;      /* enum frame_kind */

@@ -31,12 +31,17 @@ static bool id_map_accepts(const struct id_map *m, uint32_t id)
 	return id != CAPTURE_NONE && (!m->ids.len || id > m->ids.data[m->ids.len - 1]);
 }
 
+static bool is_control(char c)
+{
+	return (unsigned char)c < ' ' || c == 0x7f;
+}
+
 const char *loader_text(struct loader *l, const char *bytes, size_t len)
 {
 	size_t clean = 0;
 
 	len = strnlen(bytes, len);
-	while (clean < len && (unsigned char)bytes[clean] >= ' ' && bytes[clean] != 0x7f)
+	while (clean < len && !is_control(bytes[clean]))
 		clean++;
 
 	char *copy = NULL;
@@ -46,7 +51,7 @@ const char *loader_text(struct loader *l, const char *bytes, size_t len)
 		if (!copy)
 			return NULL;
 		for (size_t i = 0; i < len; i++)
-			copy[i] = (unsigned char)bytes[i] < ' ' || bytes[i] == 0x7f ? '?' : bytes[i];
+			copy[i] = is_control(bytes[i]) ? '?' : bytes[i];
 	}
 
 	uint32_t id = intern_add(&l->p->strings, copy ? copy : bytes, len);
@@ -306,10 +311,12 @@ static int load_symbol(struct loader *l, const struct record_symbol *r)
 {
 	const struct record_symbol_level *levels = (const void *)(r + 1);
 	uint32_t frame = id_map_find(&l->frame_ids, r->frame);
-	uint32_t from = r->level_count > CAPTURE_MAX_LEVELS ? r->level_count - CAPTURE_MAX_LEVELS : 0;
+	uint32_t from = 0;
 
 	if (frame == PROFILE_NONE)
 		return 0;
+	if (r->level_count > CAPTURE_MAX_LEVELS)
+		from = r->level_count - CAPTURE_MAX_LEVELS;
 	if (l->levels.len + r->level_count >= PROFILE_NONE)
 		return -ENOMEM;
 	l->names.data[frame] = (struct frame_name){

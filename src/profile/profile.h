@@ -33,7 +33,7 @@ struct profile_module {
 	uint32_t pid;
 	uint8_t build_id_bytes;
 	uint8_t build_id[64];
-	/* Where the first process seen mapped it, for formats that want addresses; 0 when unknown. */
+	/* Where the first process seen mapped it, for formats that want addresses; 0: unknown. */
 	uint64_t start, end, bias;
 };
 
@@ -95,13 +95,13 @@ struct profile_sample {
 	uint8_t end; /* enum unwind_end */
 };
 
-/* How far the stacks may be believed, for the samples that pass the filter. rooted_pct counts
- * UNWIND_ROOT and truncated_pct UNWIND_TRUNCATED, which includes stacks that damage cut short. Percentages are 0..100 of samples (frames for the frame
- * ones); 0 when there is nothing to count. */
+/* How far the stacks may be believed, for the samples that pass the filter. Percentages are 0..100
+ * of samples (frames for the frame ones); 0 when there is nothing to count. rooted_pct counts
+ * UNWIND_ROOT and truncated_pct UNWIND_TRUNCATED, which includes stacks that damage cut short. */
 struct profile_quality {
 	uint64_t samples, frames;
 	uint64_t ends[UNWIND_END_COUNT]; /* samples by the end of their stack */
-	uint64_t guessed_frames;         /* UNWIND_SCAN, and UNWIND_LEAF not above a sampled frame */
+	uint64_t guessed_frames;         /* UNWIND_SCAN; UNWIND_LEAF not above a sampled one */
 	uint64_t fp_frames;
 	uint64_t unresolved_frames;
 	double rooted_pct, truncated_pct, guessed_frames_pct, fp_frames_pct, unresolved_frames_pct;
@@ -183,8 +183,8 @@ struct profile_tree {
 };
 
 /*
- * Not inverted: callers above callees. Stacks that do not reach their root hang under a node for the
- * function named "[truncated]", and samples without frames are its `self`.
+ * Not inverted: callers above callees. Stacks that do not reach their root hang under a node for
+ * the function named "[truncated]", and samples without frames are its `self`.
  *
  * Inverted: leaves at the root (who calls this), at most PROFILE_INVERTED_DEPTH levels of a stack;
  * `self` counts the stacks whose outermost frame this is. Samples without frames are as above.

@@ -172,7 +172,8 @@ static void descend(struct descent *d)
 	}
 }
 
-static int count_total(const struct profile *p, struct leaf_weights *w, struct profile_count *counts)
+static int count_total(
+	const struct profile *p, struct leaf_weights *w, struct profile_count *counts)
 {
 	struct node_weight *all = w->by_node[STACK_ROOTED];
 	struct descent d = {.p = p, .subtree = all, .counts = counts};

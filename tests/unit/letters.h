@@ -6,7 +6,7 @@
 #include "profile/profile.h"
 #include "recording.h"
 
-/* A recording being made. Frames are named after letters: rec_frame(&r, 'a', how) is function "a". */
+/* A recording being made; rec_frame(&r, 'a', how) is a frame in function "a". */
 struct rec {
 	struct capture_writer *w;
 	int fd;

@@ -53,8 +53,8 @@ static void write_every_type(struct capture_writer *w)
 	uint32_t inner = capture_frame(w, &f);
 	uint32_t leaf = capture_stack(w, capture_stack(w, CAPTURE_NONE, outer), inner);
 	memset(&s, 0xaa, sizeof(s));
-	s.time_ns = 103, s.weight = 5000, s.pid = 7, s.tid = 8, s.stack = leaf, s.cpu = 3, s.end = 0;
-	s.used_bytes = 640;
+	s.time_ns = 103, s.weight = 5000, s.pid = 7, s.tid = 8, s.stack = leaf;
+	s.cpu = 3, s.end = 0, s.used_bytes = 640;
 	capture_record(w, RECORD_SAMPLE, &s, sizeof(s));
 	memset(&l, 0xaa, sizeof(l));
 	l.time_ns = 104, l.count = 9, l.kind = LOSS_THROTTLE;
@@ -444,7 +444,7 @@ TEST(search_after_damage)
 {
 	struct buf b = {0};
 
-	/* A block that claims to be longer than the file, junk with half a magic, then a good one. */
+	/* A block that claims to be longer than the file, junk with half a magic, a good one. */
 	raw_header(&b);
 	cost_block(&b, 0);
 	size_t second = b.len;
@@ -570,7 +570,8 @@ TEST(not_recordings)
 	struct err e = {0};
 
 	check(open_words(NULL, 0, &e) == -EINVAL && strstr(e.text, "empty"));
-	check(open_words("PERFILE2aaaaaaaa", 16, &e) == -EINVAL && strstr(e.text, "not a recording"));
+	check(open_words("PERFILE2aaaaaaaa", 16, &e) == -EINVAL);
+	check(strstr(e.text, "not a recording") != NULL);
 	check(open_words("S", 1, &e) == -EINVAL && strstr(e.text, "not a recording"));
 	raw_header(&b);
 	check(open_words(b.data, 63, &e) == -EINVAL && strstr(e.text, "cut off"));
@@ -875,5 +876,6 @@ int main(int argc, char **argv)
 		T(bad_records_counted), T(room_to_grow), T(search_is_bounded), T(not_recordings),
 		T(bad_header_is_survived), T(reads_from_pipes), T(mode_and_replacing),
 		T(refused_paths), T(file_of_another_user), T(fifo_and_descriptor), T(slow_pipe),
-		T(disk_full), T(file_limit), T(wrong_record_size), T(no_memory_to_write), T(no_memory_to_read));
+		T(disk_full), T(file_limit), T(wrong_record_size), T(no_memory_to_write),
+		T(no_memory_to_read));
 }

@@ -14,7 +14,8 @@ static void __attribute__((noinline)) known_function(void)
 }
 
 /* The frame of an address in this very program; its mapping is looked up. */
-static bool own_frame(struct rec *r, const void *code, uint64_t inode_skew, struct record_frame *ret)
+static bool own_frame(
+	struct rec *r, const void *code, uint64_t inode_skew, struct record_frame *ret)
 {
 	struct record_module m = {0};
 	char line[512], path[256];

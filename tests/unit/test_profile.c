@@ -201,8 +201,10 @@ TEST(placeholders)
 	check_str(counts_of(p, "libfoo.so+0x1a2b"), "2/2");
 	check(p->functions.data[stripped].unresolved && p->functions.data[stripped].module == 0);
 	check_u64(p->functions.data[stripped].reason, SYMBOL_NO_SYMBOLS);
-	check_u64(p->functions.data[function_named(p, "[unmapped]+0x7f00")].reason, SYMBOL_NOT_MAPPED);
-	check_u64(p->functions.data[function_named(p, "[jit]+0x7f00")].reason, SYMBOL_ANONYMOUS);
+	uint32_t unmapped = function_named(p, "[unmapped]+0x7f00");
+	uint32_t jitted = function_named(p, "[jit]+0x7f00");
+	check_u64(p->functions.data[unmapped].reason, SYMBOL_NOT_MAPPED);
+	check_u64(p->functions.data[jitted].reason, SYMBOL_ANONYMOUS);
 	check_u64(p->quality.unresolved_frames, 4);
 	check(p->quality.unresolved_frames_pct == 100);
 	profile_free(p);
@@ -676,5 +678,6 @@ int main(int argc, char **argv)
 		T(samples_by_time), T(placeholders), T(counts_and_trees_by_hand),
 		T(recursion_counts_once), T(cut_stacks_hang_apart), T(guesses_are_marked),
 		T(filters), T(dangling_ids), T(too_many_levels), T(lost_block_leaves_holes),
-		T(deep_stacks), T(agrees_with_the_obvious), T(no_memory), T(no_file), T(empty_recording));
+		T(deep_stacks), T(agrees_with_the_obvious), T(no_memory), T(no_file),
+		T(empty_recording));
 }
