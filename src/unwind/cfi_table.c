@@ -240,14 +240,14 @@ static int index_again(struct cfi_table *t)
 	return cfi_table_index(t, &none);
 }
 
-/* An address was not found: make sure, once, that the linker's table names every FDE there is.
- * True when it did not, and a second look may help. */
+/* An address was not found: make sure, once, that the linker's table holds. True when it did not,
+ * and a second look may help. */
 static bool distrust(struct cfi_table *t)
 {
 	if (t->trusted)
 		return false;
 	t->trusted = true;
-	return fde_index_count(&t->section) > t->index.count && !index_again(t);
+	return !fde_index_is_complete(&t->index, &t->section) && !index_again(t);
 }
 
 /* ---- lookup ---- */

@@ -144,17 +144,21 @@ static bool is_sorted(const struct fde_index *index, const struct cfi_section *s
 	return good;
 }
 
-/* A table left over from before a tool rewrote the section is sorted but wrong. */
-static bool names_its_fdes(const struct fde_index *index, const struct cfi_section *s)
+/* A table left over from before a tool rewrote the section is sorted but wrong. Looks at every
+ * `step`th entry. */
+static bool names_its_fdes(const struct fde_index *index, const struct cfi_section *s, size_t step)
 {
 	struct cfi_cie cie = {.offset = UINT64_MAX};
 	struct cfi_fde fde;
-	size_t step = index->count / HDR_PROBES + 1;
 
-	for (size_t i = 0; i < index->count; i += step)
-		if (!cfi_read_fde(s, fde_index_offset(index, i), &cie, &fde) ||
-			fde.start != fde_index_start(index, i))
+	for (size_t i = 0; i < index->count; i += step) {
+		uint64_t offset = fde_index_offset(index, i);
+
+		if (!cfi_read_fde(s, offset, &cie, &fde) || fde.start != fde_index_start(index, i))
 			return false;
+		if (i && offset == fde_index_offset(index, i - 1))
+			return false;
+	}
 	return true;
 }
 
@@ -164,11 +168,23 @@ int fde_index_from_hdr(
 	int err = -EINVAL;
 
 	*index = (struct fde_index){0};
-	if (hdr->size && read_hdr(index, hdr, s) && is_sorted(index, s) && names_its_fdes(index, s))
+	if (hdr->size && read_hdr(index, hdr, s) && is_sorted(index, s) &&
+		names_its_fdes(index, s, index->count / HDR_PROBES + 1))
 		err = build_buckets(index);
 	if (err)
 		fde_index_release(index);
 	return err;
+}
+
+bool fde_index_is_complete(const struct fde_index *index, const struct cfi_section *s)
+{
+	uint64_t next = 0, offset;
+	enum cfi_entry entry;
+	size_t count = 0;
+
+	while ((entry = cfi_next(s, &next, &offset)) != CFI_END)
+		count += entry == CFI_FDE;
+	return count <= index->count && names_its_fdes(index, s, 1);
 }
 
 /* ---- our own ---- */
@@ -230,8 +246,8 @@ static int pack(struct fde_index *index, const struct found_fdes *found)
 	index->start_base = found->data[found->len / 2].start;
 	for (size_t i = 0; i < found->len; i++) {
 		uint64_t start = found->data[i].start;
-		int32_t entry[2] = {(int32_t)(start - index->start_base),
-				    (int32_t)found->data[i].offset};
+		int32_t entry[2] = {
+			(int32_t)(start - index->start_base), (int32_t)found->data[i].offset};
 
 		if (!fits(start, index->start_base))
 			continue;
@@ -255,15 +271,4 @@ int fde_index_scan(struct fde_index *index, const struct cfi_section *s)
 	if (err)
 		fde_index_release(index);
 	return err;
-}
-
-size_t fde_index_count(const struct cfi_section *s)
-{
-	uint64_t next = 0, offset;
-	enum cfi_entry entry;
-	size_t count = 0;
-
-	while ((entry = cfi_next(s, &next, &offset)) != CFI_END)
-		count += entry == CFI_FDE;
-	return count;
 }

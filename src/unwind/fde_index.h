@@ -34,8 +34,9 @@ int fde_index_from_hdr(
 /* Scans the section. 0 or -ENOMEM (the index is empty then). */
 int fde_index_scan(struct fde_index *index, const struct cfi_section *s);
 
-/* How many FDEs stand in the section, which may be more than the linker's table names. */
-size_t fde_index_count(const struct cfi_section *s);
+/* Whether the linker's table is right in every entry and leaves no FDE of the section out; a pass
+ * over the whole section, for when an address was not found. */
+bool fde_index_is_complete(const struct fde_index *index, const struct cfi_section *s);
 
 /* The last entry that starts at or below `vaddr`, or FDE_NOT_FOUND. Whether it reaches as far as
  * vaddr only the FDE knows. */

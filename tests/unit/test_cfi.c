@@ -1,0 +1,1004 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "test.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "alloc_fail.h"
+#include "cfi_bytes.h"
+#include "unwind/cfi.h"
+
+#define EH 0x10000
+#define HDR 0x8000
+#define AT 0x1000 /* where the functions of these tests lie */
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- helpers ---- */
+
+static const struct cie_spec plain = {
+	.letters = "zR", .encoding = DW_EH_PE_pcrel | DW_EH_PE_sdata4};
+
+static struct cfi_bytes eh_frame(void)
+{
+	struct cfi_bytes s = {.vaddr = EH};
+
+	cfi_bytes_cie(&s, &plain);
+	return s;
+}
+
+static struct unwind_module *module_of(const struct unwind_module_input *input)
+{
+	struct unwind_module *m = NULL;
+	struct err err;
+
+	check(!unwind_module_new(input, &m, &err));
+	return m;
+}
+
+/* A module with one section; the bytes must outlive it. */
+static struct unwind_module *module_from(const struct cfi_bytes *s)
+{
+	struct unwind_module_input input = {.data_base = s->data_base};
+
+	if (s->debug)
+		input.debug_frame = cfi_bytes_section(s);
+	else
+		input.eh_frame = cfi_bytes_section(s);
+	return module_of(&input);
+}
+
+static void check_rule_(struct unwind_module *m, uint64_t addr, const char *want, int line)
+{
+	const char *got = rule_text(unwind_module_rule(m, addr));
+
+	if (!strcmp(got, want))
+		return;
+	test_fail_(__FILE__, line);
+	printf("rule at 0x%" PRIx64 " is \"%s\", not \"%s\"\n", addr, got, want);
+}
+#define check_rule(m, addr, want) check_rule_(m, addr, want, __LINE__)
+
+#define ENTRY "7+8 16@-8"
+
+/* ---- instructions ---- */
+
+/* Run at the start of a function, the rule that results. */
+static const struct {
+	const char *name;
+	uint8_t ops[12];
+	size_t len;
+	const char *want;
+} instructions[] = {
+	{"nothing", {0}, 0, ENTRY},
+	{"offset", OPS_(DW_CFA_offset | 6, 2), "7+8 6@-16 16@-8"},
+	{"offset_extended", OPS_(DW_CFA_offset_extended, 6, 3), "7+8 6@-24 16@-8"},
+	{"offset_extended_sf", OPS_(DW_CFA_offset_extended_sf, 6, 0x7e), "7+8 6@+16 16@-8"},
+	{"GNU_negative_offset", OPS_(DW_CFA_GNU_negative_offset_extended, 6, 2), "7+8 6@+16 16@-8"},
+	{"val_offset", OPS_(DW_CFA_val_offset, 3, 2), "7+8 3=cfa-16 16@-8"},
+	{"val_offset_sf", OPS_(DW_CFA_val_offset_sf, 3, 0x7f), "7+8 3=cfa+8 16@-8"},
+	{"register", OPS_(DW_CFA_register, 16, 5), "7+8 16=r5"},
+	{"register outside", OPS_(DW_CFA_register, 16, 40), "7+8 16=lost"},
+	{"undefined", OPS_(DW_CFA_undefined, 16), "7+8 16=lost"},
+	{"same_value", OPS_(DW_CFA_same_value, 3), "7+8 3=same 16@-8"},
+	{"expression", OPS_(DW_CFA_expression, 6, 2, DW_OP_breg6, 0), "7+8 6@expr(2) 16@-8"},
+	{"val_expression", OPS_(DW_CFA_val_expression, 7, 2, DW_OP_breg7, 8),
+		"7+8 7=expr(2) 16@-8"},
+	{"vector register", OPS_(DW_CFA_offset | 17, 2), ENTRY},
+	{"far register", OPS_(DW_CFA_offset_extended, 0x80, 0x08, 2), ENTRY},
+	{"restore", OPS_(DW_CFA_undefined, 16, DW_CFA_restore | 16), ENTRY},
+	{"restore to nothing", OPS_(DW_CFA_offset | 3, 2, DW_CFA_restore | 3), ENTRY},
+	{"restore_extended", OPS_(DW_CFA_undefined, 16, DW_CFA_restore_extended, 16), ENTRY},
+	{"restore a vector register", OPS_(DW_CFA_restore | 20), ENTRY},
+	{"def_cfa", OPS_(DW_CFA_def_cfa, 10, 0x80, 0x01), "10+128 16@-8"},
+	{"def_cfa_sf", OPS_(DW_CFA_def_cfa_sf, 6, 0x7e), "6+16 16@-8"},
+	{"def_cfa_register", OPS_(DW_CFA_def_cfa_register, 6), "6+8 16@-8"},
+	{"def_cfa_offset", OPS_(DW_CFA_def_cfa_offset, 24), "7+24 16@-8"},
+	{"def_cfa_offset_sf", OPS_(DW_CFA_def_cfa_offset_sf, 0x7d), "7+24 16@-8"},
+	{"def_cfa_expression", OPS_(DW_CFA_def_cfa_expression, 3, DW_OP_breg7, 8, DW_OP_deref),
+		"expr(3) 16@-8"},
+	{"register after an expression",
+		OPS_(DW_CFA_def_cfa_offset, 56, DW_CFA_def_cfa_expression, 1, DW_OP_lit1,
+			DW_CFA_def_cfa_register, 7),
+		"7+56 16@-8"},
+	{"offset after an expression",
+		OPS_(DW_CFA_def_cfa_expression, 1, DW_OP_lit1, DW_CFA_def_cfa_offset, 64),
+		"expr(1) 16@-8"},
+	{"CFA in a vector register", OPS_(DW_CFA_def_cfa, 17, 8), "none"},
+	{"CFA in one, then not", OPS_(DW_CFA_def_cfa, 17, 8, DW_CFA_def_cfa_register, 6),
+		"6+8 16@-8"},
+	{"GNU_args_size", OPS_(DW_CFA_GNU_args_size, 0x80, 0x01), ENTRY},
+	{"registers ascend", OPS_(DW_CFA_offset | 15, 2, DW_CFA_offset | 3, 3),
+		"7+8 3@-24 15@-16 16@-8"},
+	{"the last word counts", OPS_(DW_CFA_offset | 3, 2, DW_CFA_offset | 3, 3),
+		"7+8 3@-24 16@-8"},
+	{"remember and restore",
+		OPS_(DW_CFA_remember_state, DW_CFA_def_cfa_offset, 80, DW_CFA_offset | 3, 2,
+			DW_CFA_restore_state),
+		ENTRY},
+	{"unknown instruction", OPS_(0x3a), "none"},
+	{"operand cut off", OPS_(DW_CFA_def_cfa_expression, 60, 1), "none"},
+	{"restore of nothing", OPS_(DW_CFA_restore_state), "none"},
+	{"CFA offset beyond 31 bits", OPS_(DW_CFA_def_cfa_offset, 0x80, 0x80, 0x80, 0x80, 0x08),
+		"none"},
+	{"offset beyond 31 bits", OPS_(DW_CFA_offset | 3, 0x80, 0x80, 0x80, 0x80, 0x08), "none"},
+	{"aarch64's on x86-64", OPS_(DW_CFA_AARCH64_negate_ra_state), "none"},
+};
+
+TEST(instructions)
+{
+	for (size_t i = 0; i < COUNT(instructions); i++) {
+		struct cfi_bytes s = eh_frame();
+
+		cfi_bytes_fde(&s, AT, 0x20, instructions[i].ops, instructions[i].len);
+
+		struct unwind_module *m = module_from(&s);
+		const char *got = rule_text(unwind_module_rule(m, AT + 0x10));
+
+		if (strcmp(got, instructions[i].want))
+			printf("in %s: ", instructions[i].name);
+		check_str(got, instructions[i].want);
+		unwind_module_free(m);
+		buf_release(&s.b);
+	}
+}
+
+/* Each way to advance by 8, then a changed CFA: seven or eight bytes in makes the difference. */
+TEST(advancing)
+{
+	static const uint8_t ways[][10] = {
+		{DW_CFA_advance_loc | 8},
+		{DW_CFA_advance_loc1, 8},
+		{DW_CFA_advance_loc2, 8, 0},
+		{DW_CFA_advance_loc4, 8, 0, 0, 0},
+		{DW_CFA_MIPS_advance_loc8, 8, 0, 0, 0, 0, 0, 0, 0},
+	};
+	static const size_t len[] = {1, 2, 3, 5, 9};
+
+	for (size_t i = 0; i < COUNT(ways); i++) {
+		struct cfi_bytes s = eh_frame();
+		uint8_t ops[16];
+
+		memcpy(ops, ways[i], len[i]);
+		memcpy(ops + len[i], (uint8_t[]){DW_CFA_def_cfa_offset, 16}, 2);
+		cfi_bytes_fde(&s, AT, 0x20, ops, len[i] + 2);
+
+		struct unwind_module *m = module_from(&s);
+
+		check_rule(m, AT - 1, "none");
+		check_rule(m, AT, ENTRY);
+		check_rule(m, AT + 7, ENTRY);
+		check_rule(m, AT + 8, "7+16 16@-8");
+		check_rule(m, AT + 0x1f, "7+16 16@-8");
+		check_rule(m, AT + 0x20, "none");
+		unwind_module_free(m);
+		buf_release(&s.b);
+	}
+}
+
+TEST(code_alignment_scales_advances)
+{
+	struct cfi_bytes s = {.vaddr = EH};
+	struct cie_spec spec = plain;
+
+	spec.code_align = 4;
+	cfi_bytes_cie(&s, &spec);
+	cfi_bytes_fde(&s, AT, 0x40, OPS(DW_CFA_advance_loc | 2, DW_CFA_def_cfa_offset, 16));
+
+	struct unwind_module *m = module_from(&s);
+
+	check_rule(m, AT + 7, ENTRY);
+	check_rule(m, AT + 8, "7+16 16@-8");
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+TEST(set_loc_in_absolute_addresses)
+{
+	struct cfi_bytes s = {.vaddr = EH};
+	struct cie_spec spec = {.letters = "zR", .encoding = DW_EH_PE_udata4};
+
+	cfi_bytes_cie(&s, &spec);
+	cfi_bytes_fde(
+		&s, AT, 0x20, OPS(DW_CFA_set_loc, 0x08, 0x10, 0, 0, DW_CFA_def_cfa_offset, 16));
+	/* backwards: the rules end there */
+	cfi_bytes_fde(
+		&s, AT + 0x20, 0x20, OPS(DW_CFA_advance_loc | 9, DW_CFA_set_loc, 0x28, 0x10, 0, 0));
+
+	struct unwind_module *m = module_from(&s);
+
+	check_rule(m, AT + 7, ENTRY);
+	check_rule(m, AT + 8, "7+16 16@-8");
+	check_rule(m, AT + 0x28, ENTRY);
+	check_rule(m, AT + 0x29, "none");
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+TEST(remembered_states_nest)
+{
+	struct cfi_bytes s = eh_frame();
+
+	cfi_bytes_fde(&s, AT, 0x20,
+		OPS(DW_CFA_remember_state, DW_CFA_def_cfa_offset, 16, DW_CFA_remember_state,
+			DW_CFA_advance_loc | 1, DW_CFA_def_cfa_offset, 24, DW_CFA_remember_state,
+			DW_CFA_advance_loc | 1, DW_CFA_def_cfa_offset, 32, DW_CFA_advance_loc | 1,
+			DW_CFA_restore_state, DW_CFA_advance_loc | 1, DW_CFA_restore_state,
+			DW_CFA_advance_loc | 1, DW_CFA_restore_state, DW_CFA_advance_loc | 1,
+			DW_CFA_restore_state));
+
+	struct unwind_module *m = module_from(&s);
+
+	check_rule(m, AT, "7+16 16@-8");
+	check_rule(m, AT + 1, "7+24 16@-8");
+	check_rule(m, AT + 2, "7+32 16@-8");
+	check_rule(m, AT + 3, "7+24 16@-8");
+	check_rule(m, AT + 4, "7+16 16@-8");
+	check_rule(m, AT + 5, ENTRY);
+	check_rule(m, AT + 6, "none"); /* one too many */
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+TEST(what_was_good_before_stays)
+{
+	struct cfi_bytes s = eh_frame();
+
+	cfi_bytes_fde(&s, AT, 0x20,
+		OPS(DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 16, DW_CFA_advance_loc | 4,
+			0x3b));
+	cfi_bytes_fde(&s, AT + 0x20, 0x20, NO_OPS);
+
+	struct unwind_module *m = module_from(&s);
+
+	check_rule(m, AT + 3, ENTRY);
+	check_rule(m, AT + 7, "7+16 16@-8");
+	check_rule(m, AT + 8, "none");
+	check_rule(m, AT + 0x1f, "none");
+	check_rule(m, AT + 0x20, ENTRY);
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+TEST(advancing_beyond_the_function)
+{
+	struct cfi_bytes s = eh_frame();
+
+	cfi_bytes_fde(&s, AT, 0x20, OPS(DW_CFA_advance_loc | 0x3f, DW_CFA_def_cfa_offset, 16));
+	cfi_bytes_fde(&s, AT + 0x30, 0x20, OPS(DW_CFA_advance_loc4, 0xff, 0xff, 0xff, 0xff, 0x3b));
+
+	struct unwind_module *m = module_from(&s);
+
+	check_rule(m, AT + 0x1f, ENTRY);
+	check_rule(m, AT + 0x20, "none");
+	check_rule(m, AT + 0x2f, "none");
+	check_rule(m, AT + 0x4f, ENTRY);
+	check_rule(m, AT + 0x50, "none");
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+TEST(remembering_is_bounded)
+{
+	struct cfi_bytes s = eh_frame();
+	uint8_t ops[1000];
+
+	memset(ops, DW_CFA_remember_state, sizeof(ops));
+	cfi_bytes_fde(&s, AT, 0x20, ops, sizeof(ops));
+
+	struct unwind_module *m = module_from(&s);
+
+	check_rule(m, AT, "none");
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+TEST(aarch64)
+{
+	static const uint8_t ops[] = {DW_CFA_def_cfa, 31, 0};
+	struct cfi_bytes s = {.vaddr = EH};
+	struct cie_spec spec = plain;
+
+	spec.ra_reg = 30;
+	spec.ops = ops;
+	spec.ops_len = sizeof(ops);
+	cfi_bytes_cie(&s, &spec);
+	cfi_bytes_fde(&s, AT, 0x20,
+		OPS(DW_CFA_advance_loc | 4, DW_CFA_AARCH64_negate_ra_state, DW_CFA_def_cfa_offset,
+			32, DW_CFA_offset | 29, 4, DW_CFA_offset | 30, 3, DW_CFA_advance_loc | 4,
+			DW_CFA_AARCH64_negate_ra_state, 0x2c, DW_CFA_offset_extended, 72, 1));
+
+	struct unwind_module_input input = {
+		.arch = UNWIND_AARCH64, .eh_frame = cfi_bytes_section(&s)};
+	struct unwind_module *m = module_of(&input);
+
+	check_rule(m, AT, "31+0 ra=30");
+	check_rule(m, AT + 4, "31+32 29@-32 30@-24 ra=30 mangled");
+	check_rule(m, AT + 8, "31+32 29@-32 30@-24 ra=30 mangled"); /* twice more */
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+/* A return address column beyond the registers, as of signal trampolines, is kept all the same. */
+TEST(foreign_return_address_column)
+{
+	static const uint8_t ops[] = {DW_CFA_def_cfa, 31, 0};
+	struct cfi_bytes s = {.vaddr = EH};
+	struct cie_spec spec = {.letters = "zRS", .encoding = plain.encoding, .ra_reg = 96};
+
+	spec.ops = ops;
+	spec.ops_len = sizeof(ops);
+	cfi_bytes_cie(&s, &spec);
+	cfi_bytes_fde(&s, AT, 0x20, OPS(DW_CFA_offset_extended, 96, 2));
+
+	struct unwind_module_input input = {
+		.arch = UNWIND_AARCH64, .eh_frame = cfi_bytes_section(&s)};
+	struct unwind_module *m = module_of(&input);
+
+	check_rule(m, AT, "31+0 96@-16 ra=96 signal");
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+/* ---- entries ---- */
+
+TEST(pointer_encodings)
+{
+	static const uint8_t encodings[] = {
+		DW_EH_PE_absptr,
+		DW_EH_PE_udata2,
+		DW_EH_PE_udata4,
+		DW_EH_PE_udata8,
+		DW_EH_PE_sdata2,
+		DW_EH_PE_sdata4,
+		DW_EH_PE_sdata8,
+		DW_EH_PE_uleb128,
+		DW_EH_PE_pcrel | DW_EH_PE_sdata4,
+		DW_EH_PE_pcrel | DW_EH_PE_sdata8,
+		DW_EH_PE_pcrel | DW_EH_PE_absptr,
+		DW_EH_PE_datarel | DW_EH_PE_sdata4,
+		DW_EH_PE_datarel | DW_EH_PE_sdata2,
+		DW_EH_PE_textrel | DW_EH_PE_udata4,
+		DW_EH_PE_indirect | DW_EH_PE_pcrel | DW_EH_PE_sdata4,
+	};
+
+	for (size_t i = 0; i < COUNT(encodings); i++) {
+		struct cfi_bytes s = {.vaddr = EH, .data_base = 0xf00};
+		struct cie_spec spec = {.letters = "zR", .encoding = encodings[i]};
+
+		cfi_bytes_cie(&s, &spec);
+		cfi_bytes_fde(&s, AT, 0x20, NO_OPS);
+
+		struct unwind_module *m = module_from(&s);
+
+		if (!unwind_module_rule(m, AT))
+			printf("encoding 0x%x: ", encodings[i]);
+		check_rule(m, AT - 1, "none");
+		check_rule(m, AT, ENTRY);
+		check_rule(m, AT + 0x1f, ENTRY);
+		check_rule(m, AT + 0x20, "none");
+		unwind_module_free(m);
+		buf_release(&s.b);
+	}
+}
+
+TEST(encoded_values)
+{
+	static const struct {
+		uint8_t encoding, bytes[10];
+		size_t len;
+		uint64_t at, want;
+		size_t used;
+	} cases[] = {
+		{DW_EH_PE_sleb128, OPS_(0x7e), 0, (uint64_t)-2, 1},
+		{DW_EH_PE_sdata2 | DW_EH_PE_pcrel, OPS_(0xf0, 0xff), 0x100, 0xf0, 2},
+		{DW_EH_PE_aligned, OPS_(0, 0, 9, 0, 0, 0, 0, 0, 0, 0), 0x106, 9, 10},
+		{DW_EH_PE_udata4 | DW_EH_PE_funcrel, OPS_(1, 0, 0, 0), 0, 1, 0},
+		{0x05, OPS_(1, 0, 0, 0), 0, 0, 0},
+		{DW_EH_PE_udata8, OPS_(1, 0, 0, 0), 0, 0, 0},
+	};
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct cursor c = cursor_over(cases[i].bytes, cases[i].len);
+		uint64_t got = cfi_read_encoded(&c, cases[i].encoding, cases[i].at, 0);
+
+		check(c.bad == !cases[i].used);
+		if (!c.bad)
+			check_u64(got, cases[i].want);
+		if (!c.bad)
+			check_u64(c.at - cases[i].bytes, cases[i].used);
+	}
+}
+
+/* Kinds of CIE, and whether functions that use them get rules. */
+static const struct {
+	const char *name;
+	struct cie_spec spec;
+	bool debug;
+	const char *want;
+} cies[] = {
+	{"version 1", {.version = 1, .encoding = 0}, false, ENTRY},
+	{"version 3", {.version = 3}, false, ENTRY},
+	{"version 2", {.version = 2}, false, "none"},
+	{"version 5", {.version = 5}, false, "none"},
+	{"debug version 1", {.version = 1}, true, ENTRY},
+	{"debug version 3", {.version = 3}, true, ENTRY},
+	{"debug version 4", {.version = 4}, true, ENTRY},
+	{"debug, 4-byte addresses", {.version = 4, .addr_size = 4}, true, ENTRY},
+	{"debug, 3-byte addresses", {.version = 4, .addr_size = 3}, true, "none"},
+	{"debug, segments", {.version = 4, .segment_size = 2}, true, "none"},
+	{"eh", {.letters = "eh"}, false, ENTRY},
+	{"letters we do not know", {.letters = "armcc+"}, false, "none"},
+	{"signal frame", {.letters = "zRS", .encoding = 0}, false, ENTRY " signal"},
+	{"data letters in another order",
+		{.letters = "zPLR",
+			.data = (const uint8_t[]){0x9b, 1, 2, 3, 4, 0x1b, 0x04},
+			.data_len = 7,
+			.encoding = DW_EH_PE_udata8},
+		false, ENTRY},
+	{"keys and tags of aarch64", {.letters = "zRBG", .encoding = DW_EH_PE_udata4}, false,
+		ENTRY},
+	{"letters behind those we know",
+		{.letters = "zRx",
+			.data = (const uint8_t[]){DW_EH_PE_udata4, 7, 7},
+			.data_len = 3,
+			.encoding = DW_EH_PE_udata4},
+		false, ENTRY},
+	{"data cut off", {.letters = "zPR", .data = (const uint8_t[]){0x00, 1}, .data_len = 2},
+		false, "none"},
+};
+
+TEST(kinds_of_cie)
+{
+	for (size_t i = 0; i < COUNT(cies); i++) {
+		struct cfi_bytes s = {.vaddr = cies[i].debug ? 0 : EH, .debug = cies[i].debug};
+
+		cfi_bytes_cie(&s, &cies[i].spec);
+		cfi_bytes_fde(&s, AT, 0x20, NO_OPS);
+
+		struct unwind_module *m = module_from(&s);
+
+		if (strcmp(rule_text(unwind_module_rule(m, AT)), cies[i].want))
+			printf("in %s: ", cies[i].name);
+		check_rule(m, AT, cies[i].want);
+		unwind_module_free(m);
+		buf_release(&s.b);
+	}
+}
+
+TEST(the_64_bit_format)
+{
+	for (int kind = 0; kind < 3; kind++) {
+		struct cfi_bytes s = {.wide = true, .debug = kind == 2};
+		struct cie_spec spec = {.id_size = kind == 1 ? 8 : 4};
+
+		cfi_bytes_cie(&s, &spec);
+		cfi_bytes_fde(&s, AT, 0x20, OPS(DW_CFA_def_cfa_offset, 16));
+		s.wide = kind == 1; /* formats may be mixed */
+		cfi_bytes_cie(&s, &spec);
+		cfi_bytes_fde(&s, AT + 0x20, 0x20, NO_OPS);
+
+		struct unwind_module *m = module_from(&s);
+
+		check_rule(m, AT, "7+16 16@-8");
+		check_rule(m, AT + 0x20, ENTRY);
+		unwind_module_free(m);
+		buf_release(&s.b);
+	}
+}
+
+TEST(a_terminator_in_the_middle)
+{
+	struct cfi_bytes s = eh_frame();
+
+	cfi_bytes_fde(&s, AT, 0x20, NO_OPS);
+	buf_u32(&s.b, 0);
+	buf_u32(&s.b, 0);
+	cfi_bytes_cie(&s, &plain);
+	cfi_bytes_fde(&s, AT + 0x20, 0x20, NO_OPS);
+	buf_u32(&s.b, 0);
+
+	struct unwind_module *m = module_from(&s);
+
+	check_rule(m, AT + 0x1f, ENTRY);
+	check_rule(m, AT + 0x3f, ENTRY);
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+TEST(sections_cut_off_anywhere)
+{
+	struct cfi_bytes s = eh_frame();
+	size_t covered = 0;
+
+	cfi_bytes_fde(&s, AT, 0x20, OPS(DW_CFA_def_cfa_offset, 16));
+	cfi_bytes_fde(&s, AT + 0x20, 0x20, OPS(DW_CFA_def_cfa_offset, 16));
+	for (size_t len = 0; len <= s.b.len; len++) {
+		uint8_t *bytes = malloc(len ? len : 1); /* so that reading past the end is seen */
+
+		memcpy(bytes, s.b.data, len);
+
+		struct unwind_module_input input = {
+			.eh_frame = {.bytes = bytes, .size = len, .vaddr = EH}};
+		struct unwind_module *m = module_of(&input);
+
+		covered += unwind_module_rule(m, AT) != NULL;
+		covered += unwind_module_rule(m, AT + 0x20) != NULL;
+		unwind_module_free(m);
+		free(bytes);
+	}
+	/* Only whole entries count: the first from its end on, both at the very end. */
+	check(covered > 1 && covered < s.b.len / 2);
+	buf_release(&s.b);
+}
+
+/* ---- finding FDEs ---- */
+
+#define FUNCTIONS 1000
+
+/* Functions of 0x20 bytes every 0x20 from AT on, the CFA of each telling which it is. `hdr` gets
+ * a table; either may be asked to lie in `order`. */
+static void many_functions(struct cfi_bytes *eh, struct cfi_bytes *hdr)
+{
+	*eh = eh_frame();
+	*hdr = (struct cfi_bytes){.vaddr = HDR};
+	cfi_bytes_hdr(hdr, eh, FUNCTIONS);
+	for (unsigned i = 0; i < FUNCTIONS; i++) {
+		uint64_t start = AT + 0x20 * i;
+		uint8_t lo = (i & 0x7f) | 0x80, hi = (uint8_t)(i >> 7);
+		size_t at = cfi_bytes_fde(eh, start, 0x20, OPS(DW_CFA_def_cfa_offset, lo, hi));
+
+		cfi_bytes_hdr_entry(hdr, eh, start, at);
+	}
+}
+
+static struct unwind_module *module_with_hdr(
+	const struct cfi_bytes *eh, const struct cfi_bytes *hdr)
+{
+	struct unwind_module_input input = {
+		.eh_frame = cfi_bytes_section(eh), .eh_frame_hdr = cfi_bytes_section(hdr)};
+
+	return module_of(&input);
+}
+
+static void check_all_functions(struct unwind_module *m)
+{
+	size_t wrong = 0;
+
+	check_rule(m, AT - 1, "none");
+	check_rule(m, AT + 0x20 * FUNCTIONS, "none");
+	for (unsigned i = 0; i < FUNCTIONS; i++) {
+		const struct unwind_rule *first = unwind_module_rule(m, AT + 0x20 * i);
+		const struct unwind_rule *last = unwind_module_rule(m, AT + 0x20 * i + 0x1f);
+
+		wrong += !first || first != last || first->cfa_offset != (int32_t)i;
+	}
+	check_u64(wrong, 0);
+}
+
+static size_t index_bytes(struct unwind_module *m)
+{
+	struct unwind_module_stats stats;
+
+	unwind_module_stats(m, &stats);
+	return stats.table_bytes;
+}
+
+TEST(the_linkers_table)
+{
+	struct cfi_bytes eh, hdr;
+
+	many_functions(&eh, &hdr);
+
+	struct unwind_module *with = module_with_hdr(&eh, &hdr), *without = module_from(&eh);
+
+	/* It is used in place: eight bytes a function less. */
+	check(index_bytes(with) + FUNCTIONS * 8 == index_bytes(without));
+	check_all_functions(with);
+	check_all_functions(without);
+	unwind_module_free(with);
+	unwind_module_free(without);
+	buf_release(&eh.b);
+	buf_release(&hdr.b);
+}
+
+/* Ways in which the table can lie; what is found must not depend on it. */
+static void break_hdr(struct cfi_bytes *hdr, int way)
+{
+	uint8_t *b = (uint8_t *)hdr->b.data, *table = b + 12, swap[8];
+	uint32_t wrong = 0x7fffffff, few = FUNCTIONS - 300, many = FUNCTIONS + 1;
+
+	switch (way) {
+	case 0: /* not sorted */
+		memcpy(swap, table + 800, 8);
+		memcpy(table + 800, table + 1600, 8);
+		memcpy(table + 1600, swap, 8);
+		break;
+	case 1: /* an FDE outside the section */
+		memcpy(table + 804, &wrong, 4);
+		break;
+	case 2: /* fewer than there are: the last 300 are missing */
+		memcpy(b + 8, &few, 4);
+		break;
+	case 3: /* more than there are */
+		memcpy(b + 8, &many, 4);
+		break;
+	case 4: /* a version we do not know */
+		b[0] = 2;
+		break;
+	case 5: /* no table */
+		b[2] = b[3] = DW_EH_PE_omit;
+		break;
+	case 6: /* another kind of table */
+		b[3] = DW_EH_PE_absptr;
+		break;
+	case 7: /* one start is off by four, where opening does not look */
+		table[8 * 500] += 4;
+		break;
+	case 8: /* all starts are */
+		for (int i = 0; i < FUNCTIONS; i++)
+			table[8 * i] += 4;
+		break;
+	case 9: /* cut off */
+		hdr->b.len -= 8;
+		break;
+	case 10: /* two entries name the same FDE */
+		memcpy(table + 8 * 501, table + 8 * 500, 8);
+		break;
+	}
+}
+
+TEST(a_table_that_lies)
+{
+	for (int way = 0; way <= 10; way++) {
+		struct cfi_bytes eh, hdr;
+
+		many_functions(&eh, &hdr);
+		break_hdr(&hdr, way);
+		for (int all = 0; all < 2; all++) {
+			struct unwind_module *m = module_with_hdr(&eh, &hdr);
+			int before = test_failures_;
+
+			if (all)
+				check(!unwind_module_expand_all(m));
+			check_all_functions(m);
+			if (test_failures_ > before)
+				printf("in way %d\n", way);
+			unwind_module_free(m);
+		}
+		buf_release(&eh.b);
+		buf_release(&hdr.b);
+	}
+}
+
+TEST(functions_out_of_order)
+{
+	struct cfi_bytes s = eh_frame();
+
+	for (unsigned i = 0; i < 100; i++) {
+		unsigned k = i * 37 % 100;
+
+		cfi_bytes_fde(&s, AT + 0x20 * k, 0x20, OPS(DW_CFA_def_cfa_offset, (uint8_t)k));
+	}
+
+	struct unwind_module *m = module_from(&s);
+
+	for (unsigned k = 0; k < 100; k++) {
+		const struct unwind_rule *rule = unwind_module_rule(m, AT + 0x20 * k + k % 0x20);
+
+		check(rule && rule->cfa_offset == (int32_t)k);
+	}
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+TEST(functions_that_overlap)
+{
+	struct cfi_bytes s = eh_frame();
+
+	cfi_bytes_fde(&s, AT, 0x100, OPS(DW_CFA_def_cfa_offset, 16));
+	cfi_bytes_fde(&s, AT + 0x40, 0x20, OPS(DW_CFA_def_cfa_offset, 32));
+	cfi_bytes_fde(&s, AT + 0x80, 0, OPS(DW_CFA_def_cfa_offset, 48));
+
+	struct unwind_module *m = module_from(&s);
+
+	check_rule(m, AT + 0x3f, "7+16 16@-8");
+	check_rule(m, AT + 0x40, "7+32 16@-8");
+	check_rule(m, AT + 0x5f, "7+32 16@-8");
+	check_rule(m, AT + 0x60, "7+16 16@-8"); /* behind the inner one */
+	check_rule(m, AT + 0x80, "7+16 16@-8"); /* an empty one covers nothing */
+	check_rule(m, AT + 0xff, "7+16 16@-8");
+	check_rule(m, AT + 0x100, "none");
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+/* Nothing covers what lies between functions, be it padding or more. */
+TEST(gaps)
+{
+	for (uint64_t gap = 0; gap < 40; gap++) {
+		struct cfi_bytes s = eh_frame();
+
+		cfi_bytes_fde(&s, AT, 0x20, NO_OPS);
+		cfi_bytes_fde(&s, AT + 0x20 + gap, 0x20, NO_OPS);
+
+		struct unwind_module *m = module_from(&s);
+
+		for (uint64_t i = 0; i < 0x40 + gap; i++)
+			check_rule(m, AT + i, i < 0x20 || i >= 0x20 + gap ? ENTRY : "none");
+		check_rule(m, AT + 0x40 + gap, "none");
+		unwind_module_free(m);
+		buf_release(&s.b);
+	}
+}
+
+/* Broken files have addresses anywhere; the good ones must still be found. */
+TEST(addresses_all_over)
+{
+	struct cfi_bytes s = {.vaddr = EH};
+	struct cie_spec spec = {.letters = "zR", .encoding = DW_EH_PE_udata8};
+
+	cfi_bytes_cie(&s, &spec);
+	for (unsigned i = 0; i < 9; i++)
+		cfi_bytes_fde(&s, AT + 0x20 * i, 0x20, NO_OPS);
+	cfi_bytes_fde(&s, 1ULL << 40, 0x20, NO_OPS);
+	cfi_bytes_fde(&s, -0x1000ULL, 0x20, NO_OPS);
+	cfi_bytes_fde(&s, 0, 0x20, NO_OPS);
+	cfi_bytes_fde(&s, -0x10ULL, 0x20, NO_OPS); /* goes round the end of the address space */
+
+	struct unwind_module *m = module_from(&s);
+
+	for (unsigned i = 0; i < 9; i++)
+		check_rule(m, AT + 0x20 * i, ENTRY);
+	check_rule(m, 0, ENTRY);
+	check_rule(m, 1ULL << 50, "none");
+	check_rule(m, UINT64_MAX, "none");
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+/* ---- .debug_frame ---- */
+
+TEST(debug_frame_fills_what_eh_frame_leaves)
+{
+	struct cfi_bytes eh = eh_frame(), debug = {.debug = true};
+	struct cie_spec spec = {.version = 4};
+
+	cfi_bytes_fde(&eh, AT, 0x20, NO_OPS);
+	cfi_bytes_cie(&debug, &spec);
+	cfi_bytes_fde(&debug, AT, 0x20, OPS(DW_CFA_def_cfa_offset, 64));
+	cfi_bytes_fde(&debug, AT + 0x20, 0x20, OPS(DW_CFA_def_cfa_expression, 1, DW_OP_lit1));
+	cfi_bytes_fde(
+		&debug, 0, AT * 8, OPS(DW_CFA_def_cfa_offset, 72)); /* thrown away by the linker */
+
+	struct unwind_module_input input = {
+		.eh_frame = cfi_bytes_section(&eh), .debug_frame = cfi_bytes_section(&debug)};
+	struct unwind_module *m = module_of(&input);
+
+	check_rule(m, AT, ENTRY);
+	check_rule(m, AT + 0x20, "expr(1) 16@-8");
+	check(unwind_module_rule(m, AT + 0x20)->debug_frame);
+	check(!unwind_module_rule(m, AT)->debug_frame);
+	check_rule(m, AT + 0x40, "none");
+	check_rule(m, 0x10, "none");
+	unwind_module_free(m);
+	buf_release(&eh.b);
+	buf_release(&debug.b);
+}
+
+TEST(go_keeps_frame_pointers)
+{
+	struct cfi_bytes s = {.debug = true};
+	struct cie_spec spec = {.version = 3};
+
+	cfi_bytes_cie(&s, &spec);
+	cfi_bytes_fde(&s, AT, 0x20,
+		OPS(DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 48, DW_CFA_advance_loc | 4,
+			DW_CFA_same_value, 6, DW_CFA_advance_loc | 4, DW_CFA_restore | 6,
+			DW_CFA_offset | 3, 3, DW_CFA_advance_loc | 4, DW_CFA_def_cfa_register, 6));
+
+	struct unwind_module_input input = {.debug_frame = cfi_bytes_section(&s), .go = true};
+	struct unwind_module *m = module_of(&input), *plain_c = module_from(&s);
+
+	check_rule(m, AT, ENTRY);
+	check_rule(m, AT + 4, "7+48 6@-16 16@-8");
+	check_rule(m, AT + 8, "7+48 6=same 16@-8"); /* what is said is not overruled */
+	check_rule(m, AT + 12, "7+48 3@-24 6@-16 16@-8");
+	check_rule(m, AT + 16, "6+48 3@-24 16@-8");
+	check_rule(plain_c, AT + 4, "7+48 16@-8");
+	unwind_module_free(m);
+	unwind_module_free(plain_c);
+	buf_release(&s.b);
+}
+
+/* ---- tables ---- */
+
+TEST(equal_rules_are_one)
+{
+	struct cfi_bytes s = eh_frame();
+	struct unwind_module_stats stats;
+
+	cfi_bytes_fde(&s, AT, 0x20, OPS(DW_CFA_def_cfa_offset, 16));
+	cfi_bytes_fde(&s, AT + 0x20, 0x20,
+		OPS(DW_CFA_advance_loc | 1, DW_CFA_def_cfa_offset, 16, DW_CFA_advance_loc | 1,
+			DW_CFA_def_cfa_offset, 16, DW_CFA_advance_loc | 1, DW_CFA_def_cfa_offset,
+			8));
+
+	struct unwind_module *m = module_from(&s);
+
+	check(unwind_module_rule(m, AT) == unwind_module_rule(m, AT + 0x22));
+	check(unwind_module_rule(m, AT + 0x20) == unwind_module_rule(m, AT + 0x23));
+	check(!unwind_module_expand_all(m));
+	unwind_module_stats(m, &stats);
+	check_u64(stats.fdes, 2);
+	check_u64(stats.rules, 2);
+	check_u64(stats.rows, 5); /* 1 + 3, and the end of the last */
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+/* A row every `step` bytes, the CFA telling which. */
+static struct unwind_module *ladder(struct cfi_bytes *s, uint64_t rows, uint8_t step)
+{
+	struct buf ops = {0};
+
+	for (uint64_t i = 0; i < rows; i++) {
+		buf_u8(&ops, DW_CFA_def_cfa_offset);
+		buf_uleb(&ops, i);
+		buf_u8(&ops, DW_CFA_advance_loc1);
+		buf_u8(&ops, step);
+	}
+	*s = eh_frame();
+	cfi_bytes_fde(s, AT, rows * step, (const uint8_t *)ops.data, ops.len);
+	buf_release(&ops);
+	return module_from(s);
+}
+
+static void check_ladder(uint64_t rows, uint8_t step)
+{
+	struct cfi_bytes s;
+	struct unwind_module *m = ladder(&s, rows, step);
+	size_t wrong = 0;
+
+	for (uint64_t i = 0; i < rows; i++) {
+		const struct unwind_rule *first = unwind_module_rule(m, AT + i * step);
+		const struct unwind_rule *last = unwind_module_rule(m, AT + i * step + step - 1);
+
+		wrong += !first || first != last || first->cfa_offset != (int32_t)i;
+	}
+	check_u64(wrong, 0);
+	check_rule(m, AT + rows * step, "none");
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+/* Around the number of rows that fit a slot, and around 64 KB. */
+TEST(functions_of_many_rows)
+{
+	for (uint64_t rows = 1; rows < 80; rows++)
+		check_ladder(rows, 3);
+	check_ladder(5000, 1);
+	check_ladder(65535 / 15, 15);
+	check_ladder(65536 / 16, 16);
+	check_ladder(6000, 200);
+}
+
+TEST(more_rules_than_numbers)
+{
+	struct cfi_bytes s;
+	struct unwind_module *m = ladder(&s, 70000, 1);
+	struct unwind_module_stats stats;
+
+	check(unwind_module_rule(m, AT + 65000)->cfa_offset == 65000);
+	check_rule(m, AT + 69000, "none");
+	check_rule(m, AT + 8, ENTRY);
+	unwind_module_stats(m, &stats);
+	check_u64(stats.rules, 65535);
+	unwind_module_free(m);
+	buf_release(&s.b);
+}
+
+TEST(what_a_module_was_made_from)
+{
+	static const uint8_t code[] = {1, 2, 3, 4}, more[] = {5, 6};
+	struct unwind_section text[] = {{code, 4, 0x100}, {more, 2, 0x104}, {NULL, 9, 0x200}};
+	struct unwind_range roots[] = {{0x10, 0x20}};
+	struct unwind_module_input input = {
+		.text = text, .text_count = 3, .roots = roots, .root_count = 1, .entry = 0x77};
+	struct unwind_module *m = module_of(&input), *n = module_of(&input);
+
+	memset(text, 0, sizeof(text)); /* copied */
+	memset(roots, 0, sizeof(roots));
+	check(unwind_module_text(m, 0x100, 4) == code);
+	check(unwind_module_text(m, 0x103, 1) == code + 3);
+	check(unwind_module_text(m, 0x104, 2) == more);
+	check(!unwind_module_text(m, 0x103, 2)); /* not all in one */
+	check(!unwind_module_text(m, 0xff, 1));
+	check(!unwind_module_text(m, 0x100, SIZE_MAX));
+	check(!unwind_module_text(m, 0x200, 1));
+	check_u64(unwind_module_input(m)->roots[0].end, 0x20);
+	check_u64(unwind_module_input(m)->entry, 0x77);
+	check(unwind_module_serial(m) && unwind_module_serial(n));
+	check(unwind_module_serial(m) != unwind_module_serial(n));
+	check_rule(m, 0, "none");
+	unwind_module_free(m);
+	unwind_module_free(n);
+	unwind_module_free(NULL);
+}
+
+/* ---- memory that runs out ---- */
+
+/* Opens and expands everything; what was found is only wrong by absence. */
+static int build(const struct unwind_module_input *input)
+{
+	struct unwind_module *m = NULL;
+	int rc = unwind_module_new(input, &m, NULL);
+
+	if (rc) {
+		check(!m);
+		return rc;
+	}
+
+	const struct unwind_rule *first = unwind_module_rule(m, AT + 0x20);
+	int expanded = unwind_module_expand_all(m);
+	const struct unwind_rule *again = unwind_module_rule(m, AT + 0x20);
+
+	check(!first || first->cfa_offset == 1);
+	check(!again || again->cfa_offset == 1);
+	check(expanded || (first ? first == again : again != NULL));
+	unwind_module_free(m);
+	return expanded;
+}
+
+TEST(no_memory)
+{
+	struct cfi_bytes eh, hdr, debug = {.debug = true};
+	struct cie_spec spec = {.version = 4};
+	struct unwind_section text = {0};
+	uint64_t failed = 0;
+
+	many_functions(&eh, &hdr);
+	cfi_bytes_fde(&eh, AT + 0x40000, 0x20, OPS(DW_CFA_remember_state, DW_CFA_restore_state));
+	cfi_bytes_cie(&debug, &spec);
+	cfi_bytes_fde(&debug, AT + 0x80000, 0x20, OPS(DW_CFA_def_cfa_offset, 16));
+	for (int with_hdr = 0; with_hdr < 2; with_hdr++) {
+		struct unwind_module_input input = {.eh_frame = cfi_bytes_section(&eh),
+			.debug_frame = cfi_bytes_section(&debug),
+			.text = &text,
+			.text_count = 1};
+
+		if (with_hdr)
+			input.eh_frame_hdr = cfi_bytes_section(&hdr);
+		for (uint64_t n = 0;; n++) {
+			alloc_fail_begin(n);
+
+			int rc = build(&input);
+			bool hit = alloc_fail_end();
+
+			check(rc == 0 || rc == -ENOMEM);
+			check(hit || !rc);
+			failed += rc == -ENOMEM;
+			if (!hit)
+				break;
+		}
+	}
+	check(failed > 40);
+	buf_release(&eh.b);
+	buf_release(&hdr.b);
+	buf_release(&debug.b);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, T(instructions), T(advancing),
+		T(code_alignment_scales_advances), T(set_loc_in_absolute_addresses),
+		T(remembered_states_nest), T(what_was_good_before_stays),
+		T(advancing_beyond_the_function), T(remembering_is_bounded), T(aarch64),
+		T(foreign_return_address_column), T(pointer_encodings), T(encoded_values),
+		T(kinds_of_cie), T(the_64_bit_format), T(a_terminator_in_the_middle),
+		T(sections_cut_off_anywhere), T(the_linkers_table), T(a_table_that_lies),
+		T(functions_out_of_order), T(functions_that_overlap), T(gaps),
+		T(addresses_all_over), T(debug_frame_fills_what_eh_frame_leaves),
+		T(go_keeps_frame_pointers), T(equal_rules_are_one), T(functions_of_many_rows),
+		T(more_rules_than_numbers), T(what_a_module_was_made_from), T(no_memory));
+}
