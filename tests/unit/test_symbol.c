@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config.h"
 #include "elf/elf_file.h"
 #include "symbol/name_table.h"
 #include "symbol/symbol.h"
@@ -117,6 +118,40 @@ TEST(inline_chains)
 	check_chain("split/chain", "split/chain", plain);
 	plain.debug_dir = FIXTURES "/debug";
 	check_chain("chain-build-id", "debug/.build-id/01/23456789abcdef.debug", plain);
+}
+
+TEST(shared_dwz_file)
+{
+	struct symbol_elf_options plain = {.root = ""};
+
+	if (access(FIXTURES "/dwz/common", R_OK)) {
+		skip("built without dwz");
+		return;
+	}
+	check_chain("dwz/chain", "chain", plain);
+}
+
+/* Off unless asked for, also when the environment names a server. */
+TEST(debuginfod_server)
+{
+	struct symbol_elf_options options = {.root = ""};
+	char cache[] = "/tmp/sonde-test-XXXXXX", command[64];
+
+	check(mkdtemp(cache) != NULL);
+	setenv("DEBUGINFOD_URLS", "file://" FIXTURES "/debuginfod/", 1);
+	setenv("DEBUGINFOD_CACHE_PATH", cache, 1);
+	const char *marks = "debug/.build-id/01/23456789abcdef.debug";
+	struct opened o = open_with("chain-build-id", options);
+	check(!symbol_resolve(o.source, address_in(marks, "mark_hidden")).count);
+	close_opened(&o);
+#ifdef HAVE_DEBUGINFOD
+	options.debuginfod = true;
+	check_chain("chain-build-id", marks, options);
+#else
+	skip("built without libdebuginfod");
+#endif
+	snprintf(command, sizeof(command), "rm -rf %s", cache);
+	check(!system(command));
 }
 
 TEST(names_without_inlines)
@@ -511,7 +546,8 @@ TEST(demangling_is_bounded)
 
 int main(int argc, char **argv)
 {
-	return test_main(argc, argv, T(inline_chains), T(names_without_inlines), T(lost_split_file),
+	return test_main(argc, argv, T(inline_chains), T(shared_dwz_file),
+		T(debuginfod_server), T(names_without_inlines), T(lost_split_file),
 		T(symbols_of_minidebug), T(neighbours_take_no_blame), T(stubs),
 		T(scopes_and_templates), T(c_library), T(table_of_names), T(kernel_text),
 		T(kernel_of_this_machine), T(perf_map_overlaps), T(perf_map_garbage),
