@@ -76,6 +76,9 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 	raw.time_ns = cursor_u64(c);
 	raw.cpu = (uint16_t)cursor_u32(c);
 	cursor_skip(c, 4);
+	uint64_t period = cursor_u64(c);
+	if (!s->attr.freq) /* else it counts cycles */
+		raw.weight_ns = period;
 	if (s->attr.sample_type & PERF_SAMPLE_CALLCHAIN)
 		raw.kernel_count = kernel_chain(c, ips, MAX_KERNEL_FRAMES);
 	raw.has_regs = false;
@@ -101,8 +104,10 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 
 	struct watched_event *e = perf_event_of_id(s, id);
 
-	if (e && (e->tid == -1 || e->tid == raw.tid))
+	if (e && (e->tid == -1 || e->tid == raw.tid)) {
 		e->sampled_ns = raw.time_ns;
+		e->samples++;
+	}
 	/* A thread that was started by a watched one while we were attaching has events of its own
 	 * and the inherited ones: count it once. */
 	if (e && e->tid != -1 && e->tid != raw.tid && perf_watches_thread(s, raw.tid))

@@ -55,7 +55,8 @@ static void set_sampling(struct perf_event_attr *attr, const struct perf_sampler
 {
 	memset(attr, 0, sizeof(*attr));
 	set_common(attr);
-	attr->sample_type |= PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+	attr->sample_type |= PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER |
+		PERF_SAMPLE_STACK_USER;
 	attr->exclude_callchain_user = 1;
 	attr->sample_regs_user = USER_REGS;
 	attr->sample_stack_user = o->stack_bytes;

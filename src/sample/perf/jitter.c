@@ -4,9 +4,16 @@
  *
  * A program whose phases repeat with the sampling period is seen always in the same phase, and its
  * profile is wrong by any amount. So after a sample the event's next period is drawn anew, evenly
- * between 3/4 and 5/4 of the mean. Setting a period restarts it from now; the time since the sample
- * is taken off, so the mean rate stays. Events that new threads inherited cannot be reached (the
- * ioctl does not go to children); each keeps the period its parent had when it was made.
+ * between 1/2 and 3/2 of the mean: then two samples in a row tell nothing about each other's phase,
+ * while with a narrower draw it takes many samples to forget one.
+ *
+ * Setting a period restarts it from now, so the time since the sample is taken off. What was set
+ * stays in force for every further sample until we get to set another one; what those periods were
+ * short of the mean (or beyond it) is a debt that later draws pay back, so the mean rate stays.
+ *
+ * Events that new threads inherited cannot be reached (the ioctl does not go to children); each
+ * keeps the period its parent had when it was made, and PERF_SAMPLE_PERIOD tells which: it is the
+ * weight of their samples. For events of our own that field says the mean, whatever we set.
  */
 #include "sample/perf/perf_priv.h"
 
@@ -15,29 +22,51 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
-static uint64_t draw_period(struct perf_sampler *s)
+static int64_t draw_period(struct perf_sampler *s)
 {
 	s->random += 0x9e3779b97f4a7c15ULL;
-	uint64_t half = s->period_ns / 2;
+	return (int64_t)(s->period_ns / 2 + hash_u64(s->random) % (s->period_ns + 1));
+}
 
-	return s->period_ns - s->period_ns / 4 + hash_u64(s->random) % (half ? half : 1);
+/* At most a quarter of a period is paid at a time. */
+static int64_t pay_back(struct perf_sampler *s, struct watched_event *e)
+{
+	int64_t most = (int64_t)s->period_ns / 4, paid = e->debt_ns;
+
+	paid = paid > most ? most : paid < -most ? -most : paid;
+	e->debt_ns -= paid;
+	return paid;
+}
+
+static void draw_anew(struct perf_sampler *s, struct watched_event *e, uint64_t now)
+{
+	int64_t mean = (int64_t)s->period_ns, late = (int64_t)(now - e->sampled_ns);
+	int64_t kept = e->set_ns ? mean - e->set_ns : 0, set;
+
+	/* The first of these samples ended the period that was drawn; the others ran as it was set. */
+	e->debt_ns += (int64_t)(e->samples - 1) * kept;
+	e->samples = 0;
+	if (late > mean / 2) { /* too late to tell where the running period stands */
+		e->debt_ns += kept;
+		return;
+	}
+	set = draw_period(s) + pay_back(s, e) - late;
+	if (set < mean / 8) {
+		e->debt_ns -= mean / 8 - set;
+		set = mean / 8;
+	}
+
+	uint64_t value = s->attr.freq ? NS_PER_S / (uint64_t)set : (uint64_t)set;
+
+	if (!ioctl(e->fd, PERF_EVENT_IOC_PERIOD, &value))
+		e->set_ns = set;
 }
 
 void perf_jitter(struct perf_sampler *s)
 {
 	uint64_t now = clock_monotonic_ns();
 
-	vec_each(&s->events, e) {
-		if (!e->sampled_ns)
-			continue;
-
-		uint64_t late = now - e->sampled_ns, period = draw_period(s), value;
-
-		e->sampled_ns = 0;
-		/* Too late to tell where the running period stands: leave it alone. */
-		if (late > s->period_ns / 2)
-			continue;
-		value = s->attr.freq ? NS_PER_S / period : period - late;
-		ioctl(e->fd, PERF_EVENT_IOC_PERIOD, &value);
-	}
+	vec_each(&s->events, e)
+		if (e->samples)
+			draw_anew(s, e, now);
 }

@@ -12,7 +12,11 @@ struct watched_event {
 	int fd;
 	pid_t tid; /* -1: all */
 	uint64_t id;
-	uint64_t sampled_ns; /* time of its last sample, 0 once its period was drawn anew */
+	/* for jitter.c */
+	uint64_t samples;    /* since its period was drawn, or since that was tried */
+	uint64_t sampled_ns; /* time of the last of them */
+	int64_t set_ns;      /* the period in force, 0: the mean */
+	int64_t debt_ns;     /* what periods were short of the mean, in all */
 };
 
 struct cpu_ring {
