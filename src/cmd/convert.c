@@ -113,6 +113,8 @@ int cmd_convert(int argc, char **argv)
 		return list_formats();
 	if (rest.count < 2)
 		return options_complain(&usage, "what to read and what to write must both be named");
-	status = choose(&args, rest.args[1], &format);
+	status = thread_options_check(&usage, &args.load.threads);
+	if (status == STATUS_OK)
+		status = choose(&args, rest.args[1], &format);
 	return status ? status : convert(&args, format, rest.args[0], rest.args[1], &err);
 }

@@ -363,3 +363,16 @@ int thread_options_regex(
 	*ret_given = true;
 	return 0;
 }
+
+int thread_options_check(const struct options_usage *usage, const struct thread_options *t)
+{
+	struct err err = {0};
+	regex_t pattern;
+	bool given;
+
+	if (thread_options_regex(t, &pattern, &given, &err))
+		return options_complain(usage, "%s", err.text);
+	if (given)
+		regfree(&pattern);
+	return 0;
+}

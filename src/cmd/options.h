@@ -147,4 +147,7 @@ struct thread_options {
 int thread_options_regex(
 	const struct thread_options *t, regex_t *ret, bool *ret_given, struct err *err);
 
+/* STATUS_OK, or the complaint about the pattern has been made and this is the exit status. */
+int thread_options_check(const struct options_usage *usage, const struct thread_options *t);
+
 #endif

@@ -131,7 +131,7 @@ static int check(const struct report_args *args)
 	if (args->svg && !args->output && isatty(STDOUT_FILENO))
 		return options_complain(
 			&usage, "an SVG is not for terminals: name a file with -o flame.svg");
-	return STATUS_OK;
+	return thread_options_check(&usage, &args->load.threads);
 }
 
 int cmd_report(int argc, char **argv)
