@@ -36,6 +36,11 @@ static const struct rights_wall walls[] = {
 		.cost = "`record -a` is refused; single processes (-p, -n, -- CMD) still work",
 		.fix = "sudo {exe} record -a",
 	},
+	[WALL_CAPABILITIES] = {
+		.why = "sonde runs without CAP_PERFMON and CAP_SYS_PTRACE",
+		.cost = "only your own processes can be sampled",
+		.fix = "sudo setcap cap_perfmon,cap_sys_ptrace+ep {exe}",
+	},
 	[WALL_KERNEL_FRAMES] = {
 		.why = "kernel.perf_event_paranoid is {value} (kernel frames need <= 1 or CAP_PERFMON)",
 		.cost = "time inside the kernel is not sampled, and no stack has kernel frames",

@@ -238,8 +238,7 @@ static void probe_capabilities(struct right *r)
 		found(r, "none, running as uid %d", (int)geteuid());
 	if (rights_perfmon() && rights_capable(CAP_SYS_PTRACE))
 		return;
-	blocked(r, RIGHT_PARTLY, WALL_PARANOID, 0, 0); /* the same setcap line */
-	snprintf(r->cost, sizeof(r->cost), "only your own processes can be sampled");
+	blocked(r, RIGHT_PARTLY, WALL_CAPABILITIES, 0, 0);
 }
 
 static void probe_seccomp(struct right *r)
