@@ -130,7 +130,7 @@ def a_disk_that_is_full():
     """What was written until then stays readable, and the command runs to its end."""
     need_root()
     need("unshare")
-    script = ("mount -t tmpfs -o size=8k none '%s' && cd '%s' && "
+    script = ("mount -t tmpfs -o size=100k none '%s' && cd '%s' && "
               "'%s' record -F 4999 -o full.sonde -- '%s' 1 1500; echo $?; "
               "cp full.sonde '%s'" % (work("mnt"), work("mnt"), SONDE, work("noisy"), work("copy")))
     os.mkdir(work("mnt"))
@@ -140,8 +140,7 @@ def a_disk_that_is_full():
     check("space" in err.lower(), "no word about the disk: %s" % err)
     check(done.stdout.split()[-1] == b"1", "exit status %r" % done.stdout)
     check(b"finished" in done.stdout, "the command did not end in peace: %r" % done.stdout)
-    after = sonde("report", work("copy"), "--json")
-    check(after.returncode in (0, 1), "report: %d" % after.returncode)
+    check(Recording(work("copy")).samples > 100, "what was written cannot be read")
 
 
 def write_noisy(path):

@@ -23,7 +23,8 @@ def check_build(build, rooted=LEAST_ROOTED):
     check_split(got, 2000)
     quality = got.quality
     check(quality["rooted_pct"] >= rooted, "%.2f %% rooted" % quality["rooted_pct"])
-    check(quality["lost_samples"] == 0, "%d samples lost" % quality["lost_samples"])
+    lost = quality["lost_samples"] / got.samples  # a busy machine may not let the reader run in time
+    check(lost <= 0.02, "%d samples lost of %d" % (quality["lost_samples"], got.samples))
     under_main = sum(n for frames, n in got.stacks
                      if "main" in frames and ("heavy" in frames or "light" in frames))
     check(under_main >= 0.97 * got.samples, "main stands above %d of %d" % (under_main, got.samples))
