@@ -210,6 +210,9 @@ static void print_symbol(struct dump *d, const void *record)
 			symbol_reason_text((enum symbol_reason)r->reason));
 	else
 		number(d, "reason", r->reason);
+	if (r->function_start)
+		buf_printf(&d->line, " function_start=0x%llx",
+			(unsigned long long)r->function_start);
 	for (size_t i = 0; i < r->level_count && i < room; i++) {
 		ref(d, i ? "in" : "name", 's', levels[i].name);
 		if (levels[i].file != CAPTURE_NONE)

@@ -17,7 +17,8 @@
 		var lines = box.firstElementChild.textContent.split("\n");
 		box.sonde = {
 			index: i, name: lines[0].replace(/ \(inlined\)$/, ""),
-			title: lines.join(" \u2014 "),
+			// The numbers first: a long name may run off the page.
+			title: [lines[1], lines[0]].concat(lines.slice(2)).join(" \u2014 "),
 			x: parseFloat(box.getAttribute("x")), w: parseFloat(box.getAttribute("width")),
 			y: +box.getAttribute("y"), label: box.lastElementChild
 		};
@@ -160,7 +161,9 @@
 	root.addEventListener("focusin", function (e) { show(boxOf(e.target)); });
 	reset.addEventListener("click", function () { zoom(null); });
 	input.addEventListener("input", function () { search(input.value); });
-	document.getElementById("find").classList.remove("gone");
+	["find", "shade"].forEach(function (id) {
+		document.getElementById(id).classList.remove("gone");
+	});
 
 	// Left and right: the neighbours in the picture; up and down: caller and callee.
 	function step(box, key) {

@@ -41,14 +41,14 @@ enum tone {
 /* Hues in degrees; the module picks one in the range, the function the shade. All shades are light
  * enough for dark text (contrast above 7:1). */
 static const struct {
-	const char *words;
+	const char *words, *module; /* for the legend: its words, and whose colour stands there */
 	unsigned hue, hues; /* from, and how many degrees */
 	unsigned saturation;
 } tones[TONE_COUNT] = {
-	[TONE_NATIVE] = {"native", 165, 100, 58},
-	[TONE_KERNEL] = {"kernel", 18, 24, 85},
-	[TONE_JIT] = {"JIT", 85, 45, 55},
-	[TONE_UNKNOWN] = {"no name", 0, 1, 0},
+	[TONE_NATIVE] = {"native", "libc.so.6", 165, 100, 58},
+	[TONE_KERNEL] = {"kernel", "[kernel]", 18, 24, 85},
+	[TONE_JIT] = {"JIT", "[jit]", 85, 45, 55},
+	[TONE_UNKNOWN] = {"no name", "", 0, 1, 0},
 };
 
 static enum tone tone_of(const struct profile *p, const struct profile_function *f)
@@ -180,10 +180,6 @@ static void box_title(struct flame *g, uint32_t node, const struct profile_funct
 	buf_str(g->out, "<title>");
 	buf_xml(g->out, f ? f->name : "all");
 	buf_str(g->out, n->inlined ? " (inlined)\n" : "\n");
-	if (*module) {
-		buf_xml(g->out, module);
-		buf_char(g->out, '\n');
-	}
 	xml_share(g->out, width_of(g, node));
 	buf_str(g->out, ", ");
 	words_count(g->out, n->total);
@@ -192,6 +188,10 @@ static void box_title(struct flame *g, uint32_t node, const struct profile_funct
 		buf_str(g->out, ", ");
 		xml_share(g->out, share_of(g->p, n->self, n->self_weight));
 		buf_str(g->out, " itself");
+	}
+	if (*module) {
+		buf_char(g->out, '\n');
+		buf_xml(g->out, module);
 	}
 	if (n->guessed)
 		buf_str(g->out, "\npartly guessed: code without unwind information");
@@ -255,10 +255,11 @@ static void legend(struct flame *g)
 
 	for (enum tone tone = 0; tone < TONE_COUNT; tone++)
 		if (g->tones[tone])
-			legend_entry(g->out, &x, colour(tone, "libc.so.6", "", false),
+			legend_entry(g->out, &x, colour(tone, tones[tone].module, "", false),
 				tones[tone].words);
 	if (g->inlined)
-		legend_entry(g->out, &x, colour(TONE_NATIVE, "libc.so.6", "", true), "inlined");
+		legend_entry(g->out, &x,
+			colour(TONE_NATIVE, tones[TONE_NATIVE].module, "", true), "inlined");
 	if (!g->pruned)
 		return;
 	buf_printf(g->out, "<text class=\"soft\" x=\"%u\" y=\"58\">", x);
@@ -306,7 +307,7 @@ static void header(struct flame *g)
 	buf_printf(g->out,
 		"<text class=\"ink\" id=\"details\" x=\"10\" y=\"79\" data-hint=\"%s\"> </text>\n"
 		"<svg x=\"100%%\" overflow=\"visible\"><g transform=\"translate(-270 0)\">\n"
-		"<rect id=\"shade\" class=\"gone\" width=\"270\" height=\"60\"/>\n"
+		"<rect id=\"shade\" class=\"gone\" x=\"-10\" width=\"280\" height=\"64\"/>\n"
 		"<foreignObject id=\"find\" class=\"gone\" x=\"0\" y=\"8\" width=\"260\" height=\"24\">"
 		"<input xmlns=\"http://www.w3.org/1999/xhtml\" id=\"q\" type=\"search\" "
 		"aria-label=\"Search functions\" placeholder=\"Search (regular expression)\"/>"

@@ -237,8 +237,8 @@ TEST(svg_escapes_names)
 
 	check(strstr(got.data, "<title>server --port 80 &lt;&amp;&quot;&gt; · 100 ms · 10 samples"));
 	check(strstr(got.data, "<text x=\"4\" y=\"13\">parse&lt;int; char&gt;</text>"));
-	check(strstr(got.data, "<title>parse&lt;int; char&gt; (inlined)\nserver\n60.0%, 6 samples, "
-			       "60.0% itself</title>"));
+	check(strstr(got.data, "<title>parse&lt;int; char&gt; (inlined)\n60.0%, 6 samples, "
+			       "60.0% itself\nserver</title>"));
 	check(strstr(got.data, "partly guessed"));
 	check(!strstr(got.data, "not drawn"));
 	buf_release(&got);
