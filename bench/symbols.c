@@ -55,6 +55,14 @@ static struct elf_file *open_file(const char *path)
 	return f;
 }
 
+static int compare_addresses(const void *va, const void *vb)
+{
+	uint64_t a = *(const uint64_t *)va, b = *(const uint64_t *)vb;
+
+	return (a > b) - (a < b);
+}
+
+/* Ascending, as a recording asks for them. */
 static void pick_addresses(const char *path, struct picker *p)
 {
 	struct elf_file *f = open_file(path), *debug = NULL;
@@ -62,6 +70,8 @@ static void pick_addresses(const char *path, struct picker *p)
 	if (!elf_file_has_section(f, ".symtab"))
 		(void)elf_file_open_debug(f, "", &debug, NULL);
 	elf_file_each_symbol(debug ? debug : f, pick, p);
+	if (p->list.len)
+		qsort(p->list.data, p->list.len, sizeof(uint64_t), compare_addresses);
 	elf_file_free(debug);
 	elf_file_free(f);
 }

@@ -17,8 +17,12 @@
 #include "base/buf.h"
 #include "symbol/dwarf_units.h"
 
+/* After walking this much of .debug_info memory is given back. */
+#define KEEP_WALKED_BYTES (48u << 20)
+
 struct dwarf_names {
 	struct symbol_source *source;
+	struct elf_file *file; /* borrowed */
 	uint8_t *plain; /* a decompressed image, or NULL */
 	Elf *elf, *alt_elf;
 	struct elf_file *alt_file;
@@ -26,6 +30,8 @@ struct dwarf_names {
 	struct dwarf_units units;
 	struct number_map names; /* DIE's address in memory -> name */
 	struct number_map files; /* file name's pointer -> absolute and clean */
+	uint64_t last_address;
+	bool ascending; /* so were the addresses since memory was given back */
 };
 
 static Dwarf *open_image(const uint8_t *image, size_t size, Elf **ret_elf)
@@ -69,6 +75,8 @@ struct dwarf_names *dwarf_names_open(struct symbol_source *source, struct elf_fi
 	if (!d)
 		return NULL;
 	d->source = source;
+	d->file = file;
+	d->ascending = true;
 	if (elf_file_has_compressed_debug(file)) {
 		if (elf_file_plain_debug_image(file, &d->plain, &size, NULL))
 			goto fail;
@@ -235,7 +243,7 @@ static const char *absolute_file(
 	const char *kept = path.failed ? NULL : symbol_keep(d->source, path.data);
 	buf_release(&path);
 	if (!kept)
-		return file;
+		return NULL;
 	(void)number_map_put(&d->files, (uintptr_t)file, (uintptr_t)kept);
 	return kept;
 }
@@ -297,14 +305,45 @@ static size_t find_chain(const struct inline_list *list, uint64_t address, Dwarf
 	return count;
 }
 
+/*
+ * libdw keeps the line table of every unit it was asked about, ten times its size in the file. Who
+ * asks in ascending order is done with earlier units: then all of libdw's memory is dropped and
+ * its part starts anew, at the price of reading a unit again that has code in several places.
+ * Names stay valid, they lie in the file's image; those of .dwo files would not.
+ */
+static void bound_memory(struct dwarf_names *d, uint64_t address)
+{
+	const bool ascending = d->ascending && address >= d->last_address;
+
+	d->ascending = ascending;
+	d->last_address = address;
+	if (d->units.walked_bytes <= KEEP_WALKED_BYTES)
+		return;
+	d->ascending = true;
+	d->units.walked_bytes = 0;
+	elf_file_drop_pages(d->file);
+	if (!ascending || d->units.has_split)
+		return;
+	dwarf_units_release(&d->units);
+	number_map_release(&d->files);
+	dwarf_end(d->dwarf);
+	d->dwarf = dwarf_begin_elf(d->elf, DWARF_C_READ, NULL);
+	if (!d->dwarf)
+		return;
+	if (d->alt)
+		dwarf_setalt(d->dwarf, d->alt);
+	(void)dwarf_units_read(&d->units, d->dwarf);
+}
+
 size_t dwarf_names_resolve(struct dwarf_names *d, uint64_t address, struct symbol_level *levels)
 {
-	struct dwarf_unit *unit = dwarf_units_find(&d->units, address);
 	Dwarf_Off chain[SYMBOL_MAX_LEVELS - 1];
 	struct symbol_level here = {0};
 	size_t count = 0;
 	Dwarf_Die die;
 
+	bound_memory(d, address);
+	struct dwarf_unit *unit = dwarf_units_find(&d->units, address);
 	if (!unit)
 		return 0;
 	read_line(d, unit, address, &here);

@@ -198,12 +198,24 @@ static bool has_namespaces(Dwarf_Die *die)
 	}
 }
 
-static void load_unit(const struct dwarf_units *u, struct dwarf_unit *unit)
+/* From this unit to the next one. */
+static uint64_t unit_bytes(const struct dwarf_units *u, struct dwarf_unit *unit)
+{
+	struct dwarf_unit *next = unit + 1;
+
+	return next < u->units.data + u->units.len
+		? dwarf_dieoffset(&next->die) - dwarf_dieoffset(&unit->die)
+		: 0;
+}
+
+static void load_unit(struct dwarf_units *u, struct dwarf_unit *unit)
 {
 	unit->loaded = true;
+	u->walked_bytes += unit_bytes(u, unit);
 	unit->code = unit->die;
 	if (u->follow_split)
 		find_split_unit(unit);
+	u->has_split |= unit->code.cu != unit->die.cu;
 	unit->code_dwarf = dwarf_cu_getdwarf(unit->code.cu);
 	unit->qualified = has_namespaces(&unit->code);
 	unit->directory = string_attribute(&unit->die, DW_AT_comp_dir);
@@ -331,4 +343,5 @@ void dwarf_units_release(struct dwarf_units *u)
 	}
 	vec_release(&u->units);
 	vec_release(&u->ranges);
+	u->walked_bytes = 0;
 }

@@ -53,7 +53,9 @@ struct unit_range {
 struct dwarf_units {
 	VEC(struct dwarf_unit) units;
 	VEC(struct unit_range) ranges;
+	uint64_t walked_bytes; /* of .debug_info, by what was loaded so far */
 	bool follow_split; /* .dwo files may be opened by their path */
+	bool has_split;    /* and one was */
 };
 
 /* Reads the ranges of all units. 0 or -ENOMEM; what is broken is left out. */
