@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# A function fits on a screen: none over 80 lines, nine of ten within 40. A file stays below 900.
+# A function fits on a screen: none over 80 lines, nine of ten within 40. A file stays below 900
+# lines, one of tests below 1,500.
 cd "$(dirname "$0")/../.." || exit 1
 status=0
 
@@ -26,7 +27,8 @@ else
 		}' || status=1
 fi
 
-long=$(find src tests bench -name '*.[ch]' -exec wc -l {} + | awk '$2 != "total" && $1 >= 900')
+long=$(find src tests bench -name '*.[ch]' -exec wc -l {} + |
+	awk '$2 != "total" && $1 >= ($2 ~ /^tests/ ? 1500 : 900)')
 if [ -n "$long" ]; then
 	echo "$long"
 	echo "FAIL files-fit"
