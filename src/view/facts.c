@@ -72,10 +72,16 @@ static void how_much(
 	buf_str(out, separator(t));
 	words_count(out, p->samples.len);
 	buf_str(out, p->samples.len == 1 ? " sample" : " samples");
-	if (hz)
-		buf_printf(out, " at %s Hz", hz);
-	if (event)
-		buf_printf(out, " (%s)", event);
+	if (hz) {
+		buf_str(out, " at ");
+		words_text(out, hz);
+		buf_str(out, " Hz");
+	}
+	if (event) {
+		buf_str(out, " (");
+		words_text(out, event);
+		buf_char(out, ')');
+	}
 	if (p->total_weight) {
 		buf_str(out, separator(t));
 		words_duration(out, p->total_weight);
@@ -173,8 +179,14 @@ void hints_release(struct hints *h)
 
 static int hint(struct hints *h, struct buf *words)
 {
-	char *text = words->failed ? NULL : strdup(words->data);
+	struct buf clean = {0};
+	char *text = NULL;
 
+	if (!words->failed)
+		words_text(&clean, words->data);
+	if (!clean.failed && clean.data)
+		text = strdup(clean.data);
+	buf_release(&clean);
 	buf_release(words);
 	if (!text || vec_push(h, text)) {
 		free(text);

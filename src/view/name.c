@@ -80,11 +80,22 @@ static void without_arguments(struct buf *out, const char *name, const char *dot
 	}
 }
 
-/* Names come from files: nothing in them may move a terminal's cursor. */
+/* Names come from files: nothing in them may move a terminal's cursor. Controls are those below
+ * space, DEL, and U+0080 to U+009F, which UTF-8 writes as c2 80 to c2 9f. */
 static void add_printable(struct buf *out, const char *s, size_t len)
 {
-	for (size_t i = 0; i < len; i++)
-		buf_char(out, (unsigned char)s[i] < 0x20 || s[i] == 0x7f ? '?' : s[i]);
+	for (size_t i = 0; i < len; i++) {
+		unsigned char c = (unsigned char)s[i], next = (unsigned char)s[i + 1];
+		bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
+
+		buf_char(out, c < 0x20 || c == 0x7f || c1 ? '?' : s[i]);
+		i += c1;
+	}
+}
+
+void words_text(struct buf *out, const char *s)
+{
+	add_printable(out, s, strlen(s));
 }
 
 /* Where `name` goes on after its first "a::"; NULL when there is none outside brackets. */

@@ -10,8 +10,17 @@
 
 static void meta_lines(const struct profile *p, struct buf *out)
 {
-	for (size_t i = 0; i + 1 < p->meta.len; i += 2)
-		buf_printf(out, "  %-18s %s\n", p->meta.data[i], p->meta.data[i + 1]);
+	for (size_t i = 0; i + 1 < p->meta.len; i += 2) {
+		size_t start = out->len;
+
+		buf_str(out, "  ");
+		words_text(out, p->meta.data[i]);
+		do
+			buf_char(out, ' ');
+		while (!out->failed && out->len < start + 21);
+		words_text(out, p->meta.data[i + 1]);
+		buf_char(out, '\n');
+	}
 	buf_printf(out, "  %-18s ", "sampling cost");
 	words_duration(out, p->cost.sampler_cpu_ns);
 	buf_str(out, " CPU, naming ");
@@ -77,8 +86,11 @@ static int thread_lines(const struct profile *p, struct buf *out, struct err *er
 
 		buf_str(out, "  ");
 		words_percent(out, share_of(p, t->samples, t->weight));
-		buf_printf(out, " %8" PRIu64 " %8u  %s (%s %u)\n", t->samples, t->tid, t->name,
-			t->process, t->pid);
+		buf_printf(out, " %8" PRIu64 " %8u  ", t->samples, t->tid);
+		words_text(out, t->name);
+		buf_str(out, " (");
+		words_text(out, t->process);
+		buf_printf(out, " %u)\n", t->pid);
 	}
 	free(order);
 	return 0;
@@ -102,9 +114,12 @@ static int function_lines(
 		buf_str(out, "  ");
 		words_percent(out, share_of(p, r->count.total, r->count.total_weight));
 		buf_printf(out, " %8" PRIu64 "  ", r->count.self);
-		name_fit(out, f->name, 0, true);
-		if (f->module != PROFILE_NONE)
-			buf_printf(out, " (%s)", module_name(p, f));
+		words_text(out, f->name);
+		if (f->module != PROFILE_NONE) {
+			buf_str(out, " (");
+			words_text(out, module_name(p, f));
+			buf_char(out, ')');
+		}
 		buf_char(out, '\n');
 	}
 	vec_release(&ranking);

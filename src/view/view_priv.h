@@ -40,6 +40,9 @@ void paint_percent(struct buf *out, const struct term *t, double percent);
  * leading qualifiers, then the end. Control characters become '?'. Returns the cells used; columns 0: no limit. */
 size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode);
 
+/* Any other text from a recording, its control characters as '?'. */
+void words_text(struct buf *out, const char *s);
+
 /* ---- shares ---- */
 
 /* Percent of the whole profile, by weight where there are weights. */

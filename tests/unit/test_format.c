@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "test.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <zlib.h>
 
+#include "alloc_fail.h"
 #include "base/cursor.h"
 #include "format/format.h"
 #include "small_profile.h"
@@ -236,9 +238,33 @@ TEST(pprof_inlines_and_addresses)
 	free(data);
 }
 
+TEST(no_memory)
+{
+	struct profile *p = small_profile(NULL);
+
+	for (const struct format_ops *const *f = formats; *f; f++) {
+		for (uint64_t n = 0;; n++) {
+			char *text = NULL;
+			size_t len;
+			FILE *out = open_memstream(&text, &len);
+
+			alloc_fail_begin(n);
+			int rc = (*f)->write(p, out, NULL);
+			bool hit = alloc_fail_end();
+
+			check(rc == (hit ? -ENOMEM : 0));
+			fclose(out);
+			free(text);
+			if (!hit)
+				break;
+		}
+	}
+	profile_free(p);
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(formats_by_name_and_path), T(folded),
 		T(folded_of_one_thread_without_inlines), T(speedscope), T(pprof_messages),
-		T(pprof_inlines_and_addresses));
+		T(pprof_inlines_and_addresses), T(no_memory));
 }

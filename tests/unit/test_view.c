@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "test.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
+#include "alloc_fail.h"
 #include "small_profile.h"
 #include "view/view_priv.h"
 
@@ -341,6 +343,56 @@ TEST(damage_in_words)
 	buf_release(&b);
 }
 
+/* Every text of a recording may be an attack on the terminal that shows it. */
+TEST(foreign_text_is_harmless)
+{
+	static const char evil[] = "\x1b[2J\n\xc2\x9b\x07";
+	static view_fn *const views[] = {view_summary, view_text, view_tree};
+	struct profile *p = small_profile(NULL);
+	struct view_options o = {.term = screen};
+	struct buf out = {0};
+
+	vec_each(&p->functions, f)
+		f->name = evil;
+	vec_each(&p->modules, m)
+		m->name = m->path = evil;
+	vec_each(&p->threads, t)
+		t->name = t->process = evil;
+	vec_each(&p->meta, m)
+		if ((m - p->meta.data) % 2)
+			*m = evil;
+	for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
+		check(!views[i](p, &o, &out, NULL));
+		check(out.len && !strpbrk(out.data, "\x1b\x07") && !strstr(out.data, "\xc2\x9b"));
+		buf_clear(&out);
+	}
+	buf_release(&out);
+	profile_free(p);
+}
+
+TEST(no_memory)
+{
+	static view_fn *const views[] = {view_summary, view_text, view_tree, view_json, view_svg};
+	struct profile *p = small_profile(NULL);
+	struct view_options o = {.term = screen, .tree = true};
+
+	for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
+		for (uint64_t n = 0;; n++) {
+			struct buf out = {0};
+
+			alloc_fail_begin(n);
+			int rc = views[i](p, &o, &out, NULL);
+			bool hit = alloc_fail_end();
+
+			check(rc == (hit ? -ENOMEM : 0));
+			buf_release(&out);
+			if (!hit)
+				break;
+		}
+	}
+	profile_free(p);
+}
+
 /* The dump reads files: the recording goes through one. */
 static char *dump_of(const struct bytes *bytes)
 {
@@ -384,6 +436,7 @@ int main(int argc, char **argv)
 	return test_main(argc, argv, T(summary_is_one_screen), T(summary_inverted_ascii),
 		T(summary_fits_the_screen), T(summary_colours), T(summary_of_nothing),
 		T(text_has_everything), T(json_keeps_its_keys), T(svg_escapes_names),
-		T(svg_colours_are_stable), T(names_fit), T(words), T(damage_in_words),
+		T(svg_colours_are_stable), T(names_fit), T(words), T(damage_in_words), T(foreign_text_is_harmless),
+		T(no_memory),
 		T(dump_prints_every_record));
 }
