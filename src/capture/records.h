@@ -204,6 +204,9 @@ struct record_symbol {
 	uint16_t level_count; /* 0: no name, and `reason` says why */
 	uint8_t reason;       /* enum symbol_reason, by the same numbers */
 	uint8_t pad;
+	/* Without a name: where the function starts, in the module, when that is known all the
+	 * same (from unwind information); else 0. */
+	uint64_t function_start;
 	/* struct record_symbol_level levels[level_count] */
 };
 
@@ -244,7 +247,7 @@ _Static_assert(sizeof(struct record_stack) == 24, "part of the format");
 _Static_assert(sizeof(struct record_sample) == 48, "part of the format");
 _Static_assert(sizeof(struct record_loss) == 32, "part of the format");
 _Static_assert(sizeof(struct record_symbol_level) == 16, "part of the format");
-_Static_assert(sizeof(struct record_symbol) == 16, "part of the format");
+_Static_assert(sizeof(struct record_symbol) == 24, "part of the format");
 _Static_assert(sizeof(struct record_cost) == 40, "part of the format");
 _Static_assert(sizeof(struct record_end) == 24, "part of the format");
 

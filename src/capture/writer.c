@@ -478,3 +478,12 @@ void capture_symbol(struct capture_writer *w, uint32_t frame, uint8_t reason,
 	r.level_count = (uint16_t)count;
 	add_record(w, RECORD_SYMBOL, &r, sizeof(r), kept, count * sizeof(*kept));
 }
+
+void capture_unnamed(
+	struct capture_writer *w, uint32_t frame, uint8_t reason, uint64_t function_start)
+{
+	struct record_symbol r = {
+		.frame = frame, .reason = reason, .function_start = function_start};
+
+	add_record(w, RECORD_SYMBOL, &r, sizeof(r), NULL, 0);
+}

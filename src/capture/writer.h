@@ -54,6 +54,10 @@ void capture_meta(struct capture_writer *w, const char *key, const char *value);
 void capture_symbol(struct capture_writer *w, uint32_t frame, uint8_t reason,
 	const struct record_symbol_level *levels, size_t count);
 
+/* A frame that has no name; `function_start` as in struct record_symbol. */
+void capture_unnamed(
+	struct capture_writer *w, uint32_t frame, uint8_t reason, uint64_t function_start);
+
 /* Ends the current block and hands it to the kernel. */
 void capture_writer_flush(struct capture_writer *w);
 

@@ -185,6 +185,18 @@ static void write_target_meta(struct recording *r)
 	buf_release(&text);
 }
 
+/* Kernel addresses mean something only until the next boot. */
+static void write_boot_id(struct recording *r)
+{
+	autofclose FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+	char id[64];
+
+	if (!f || !fgets(id, sizeof(id), f))
+		return;
+	id[strcspn(id, "\n")] = '\0';
+	capture_meta(r->writer, "boot_id", id);
+}
+
 static void write_meta(struct recording *r)
 {
 	struct perf_sampler_facts facts;
@@ -198,6 +210,7 @@ static void write_meta(struct recording *r)
 	capture_meta(r->writer, "host", uts.nodename);
 	capture_meta(r->writer, "kernel", uts.release);
 	capture_meta(r->writer, "arch", uts.machine);
+	write_boot_id(r);
 	capture_meta(r->writer, "event", facts.event);
 	capture_meta(r->writer, "kernel_frames", facts.kernel ? "yes" : "no");
 	snprintf(number, sizeof(number), "%u", (unsigned)r->args->frequency_hz);

@@ -62,13 +62,14 @@ static uint32_t synthetic_function(struct loader *l, const char *name)
 /* ---- the levels of a frame ---- */
 
 /* "libfoo.so+0x1a2b40": see struct profile_function. */
-static const char *placeholder_name(struct loader *l, const struct profile_frame *f)
+static const char *placeholder_name(
+	struct loader *l, const struct profile_frame *f, const struct frame_name *name)
 {
 	const char *module = f->module == PROFILE_NONE ? "[unmapped]" :
 							 l->p->modules.data[f->module].name;
 	char text[512];
 	int len = snprintf(text, sizeof(text), "%.480s+0x%llx", module,
-		(unsigned long long)f->address);
+		(unsigned long long)(name->function_start ? name->function_start : f->address));
 
 	return len > 0 ? loader_text(l, text, (size_t)len) : NULL;
 }
@@ -101,7 +102,7 @@ static int add_level(struct loader *l, const struct profile_frame *frame,
 	};
 
 	if (!f.name) {
-		f.name = placeholder_name(l, frame);
+		f.name = placeholder_name(l, frame, name);
 		f.unresolved = true;
 		f.reason = placeholder_reason(l, frame, name);
 	}
@@ -308,7 +309,7 @@ static void count_paths(const struct profile *p, struct path_count *paths)
 			c.guessed += outer->how == UNWIND_LEAF && frame_is_guess(outer, f);
 		}
 		c.guessed += frame_is_guess(f, NULL);
-		c.fp += f->how == UNWIND_FP;
+		c.fp += f->how == UNWIND_FP && f->kind == FRAME_USER;
 		c.unresolved += is_unresolved(p, f);
 		paths[i] = c;
 	}

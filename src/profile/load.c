@@ -324,6 +324,7 @@ static int load_symbol(struct loader *l, const struct record_symbol *r)
 		.count = r->level_count - from,
 		.reason = r->reason,
 		.known = true,
+		.function_start = r->function_start,
 	};
 	for (size_t i = from; i < r->level_count; i++) {
 		struct loaded_level level = {

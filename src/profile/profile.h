@@ -40,10 +40,11 @@ struct profile_module {
 /*
  * A function as reports count it: one name in one module.
  *
- * Code without a name is a function of its own for each address, "libfoo.so+0x1a2b40" (the address
- * in the module; "[jit]+0x7f..", "[kernel]+0xff.." and "[unmapped]+0x.." where there is no file).
- * Where a function begins is not known then, and putting a whole stripped module under one name
- * would hide the hot spots that were asked for; `reason` says why the name is missing.
+ * Code without a name is called by its place: "libfoo.so+0x1a2b40", where the function starts when
+ * unwind information tells, else the address itself, which makes each address a function of its own
+ * ("[jit]+0x7f..", "[kernel]+0xff.." and "[unmapped]+0x.." where there is no file). Putting a whole
+ * stripped module under one name would hide the hot spots that were asked for; `reason` says why
+ * the name is missing.
  */
 struct profile_function {
 	const char *name;   /* never NULL */

@@ -31,6 +31,7 @@ struct frame_name {
 	uint32_t first, count; /* into loader.levels, innermost first */
 	uint8_t reason;        /* enum symbol_reason */
 	bool known;
+	uint64_t function_start; /* of a function without a name; 0: not known */
 };
 
 /* Identifies a module's file besides its build id. */

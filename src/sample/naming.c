@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "symbol/symbol.h"
+#include "unwind/table.h"
 
 void perf_map_note(struct session *s, const struct module *jit)
 {
@@ -77,12 +78,22 @@ static struct symbol_source *open_source(struct session *s, struct module *m,
 	return rc ? NULL : source;
 }
 
-static void name_frame(struct session *s, struct symbol_source *source, uint32_t id,
-	const struct record_frame *frame)
+/* A frame without a name; where its function starts is known all the same when CFI covers it. */
+static void write_unnamed(struct session *s, const struct module *m, uint32_t id,
+	const struct record_frame *frame, enum symbol_reason reason)
+{
+	uint64_t start = 0;
+
+	if (m && m->unwind)
+		unwind_module_function(m->unwind, frame->address - frame->is_return, &start);
+	capture_unnamed(s->writer, id, (uint8_t)reason, start);
+}
+
+static void name_frame(struct session *s, const struct module *m, struct symbol_source *source,
+	uint32_t id, const struct record_frame *frame)
 {
 	/* A return address stands behind its call; the call is what the name is asked for. */
-	struct symbol_answer answer =
-		symbol_resolve(source, frame->address - (frame->is_return ? 1 : 0));
+	struct symbol_answer answer = symbol_resolve(source, frame->address - frame->is_return);
 	struct record_symbol_level levels[SYMBOL_MAX_LEVELS];
 
 	for (size_t i = 0; i < answer.count; i++) {
@@ -94,7 +105,10 @@ static void name_frame(struct session *s, struct symbol_source *source, uint32_t
 			.line = level->line,
 		};
 	}
-	capture_symbol(s->writer, id, (uint8_t)answer.reason, levels, answer.count);
+	if (answer.count)
+		capture_symbol(s->writer, id, (uint8_t)answer.reason, levels, answer.count);
+	else
+		write_unnamed(s, m, id, frame, answer.reason);
 }
 
 struct frame_ref {
@@ -145,9 +159,9 @@ static void name_module(struct session *s, const struct frame_ref *refs, size_t 
 		struct record_frame frame = capture_frame_get(s->writer, refs[i].id);
 
 		if (source)
-			name_frame(s, source, refs[i].id, &frame);
+			name_frame(s, m, source, refs[i].id, &frame);
 		else
-			capture_symbol(s->writer, refs[i].id, (uint8_t)reason, NULL, 0);
+			write_unnamed(s, m, refs[i].id, &frame, reason);
 	}
 	symbol_source_free(source);
 }

@@ -124,14 +124,6 @@ static size_t elf_resolve(struct symbol_source *base, uint64_t address, struct s
 	return 0;
 }
 
-static uint64_t elf_function_start(struct symbol_source *base, uint64_t address)
-{
-	struct elf_source *e = (struct elf_source *)base;
-	uint64_t start;
-
-	return function_starts_find(&e->starts, address, &start) ? start : 0;
-}
-
 static void elf_free(struct symbol_source *base)
 {
 	struct elf_source *e = (struct elf_source *)base;
@@ -151,7 +143,7 @@ static void elf_free(struct symbol_source *base)
 int symbol_source_elf(struct elf_file *file, const struct symbol_elf_options *options,
 	struct symbol_source **ret, struct err *err)
 {
-	static const struct symbol_ops ops = {elf_resolve, elf_function_start, elf_free};
+	static const struct symbol_ops ops = {elf_resolve, elf_free};
 	struct elf_source *e = calloc(1, sizeof(*e));
 
 	if (!e)

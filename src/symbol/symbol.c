@@ -145,8 +145,7 @@ static struct symbol_level *new_levels(struct symbol_source *s, size_t count)
 
 static struct symbol_answer answer_of(const struct known_answer *k)
 {
-	return (struct symbol_answer){
-		k->levels, k->count, (enum symbol_reason)k->reason, k->function_start};
+	return (struct symbol_answer){k->levels, k->count, (enum symbol_reason)k->reason};
 }
 
 struct symbol_answer symbol_resolve(struct symbol_source *s, uint64_t address)
@@ -166,8 +165,6 @@ struct symbol_answer symbol_resolve(struct symbol_source *s, uint64_t address)
 		k.reason = SYMBOL_NO_SYMBOLS;
 	if (kept)
 		memcpy(kept, levels, count * sizeof(*levels));
-	if (!k.count && s->ops->function_start)
-		k.function_start = s->ops->function_start(s, address);
 	if (!vec_push(&s->known, k))
 		(void)number_map_put(&s->answers, address, s->known.len);
 	return answer_of(&k);

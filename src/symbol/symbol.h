@@ -47,7 +47,6 @@ struct symbol_answer {
 	const struct symbol_level *levels;
 	size_t count;
 	enum symbol_reason reason;
-	uint64_t function_start; /* without a name: where the function starts, 0 when not known */
 };
 
 struct symbol_source;

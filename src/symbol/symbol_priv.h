@@ -23,9 +23,6 @@ struct symbol_ops {
 	 * a reason in *ret_reason. Names and files live as long as the source. */
 	size_t (*resolve)(struct symbol_source *s, uint64_t address, struct symbol_level *levels,
 		enum symbol_reason *ret_reason);
-	/* Where the function that holds an address without a name starts; 0 when not known. May be
-	 * NULL: never known. */
-	uint64_t (*function_start)(struct symbol_source *s, uint64_t address);
 	void (*free)(struct symbol_source *s);
 };
 
@@ -44,7 +41,6 @@ struct known_answer {
 	const struct symbol_level *levels;
 	uint32_t count;
 	uint32_t reason;
-	uint64_t function_start;
 };
 
 void symbol_source_release(struct symbol_source *s);

@@ -345,6 +345,19 @@ const struct unwind_rule *cfi_table_rule(struct cfi_table *t, uint64_t vaddr)
 	return rule_set_get(t->rules, rule);
 }
 
+bool cfi_table_function(struct cfi_table *t, uint64_t vaddr, uint64_t *ret_start)
+{
+	size_t i = t->indexed ? fde_index_find(&t->index, vaddr) : FDE_NOT_FOUND;
+
+	for (size_t back = 0; i != FDE_NOT_FOUND && back <= MAX_OVERLAP && back <= i; back++) {
+		if (!covers(t, i - back, vaddr))
+			continue;
+		*ret_start = fde_index_start(&t->index, i - back);
+		return true;
+	}
+	return false;
+}
+
 int cfi_table_expand_all(struct cfi_table *t)
 {
 	for (size_t i = 0; t->indexed && i < t->index.count; i++) {

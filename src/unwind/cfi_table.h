@@ -42,6 +42,9 @@ int cfi_table_index(struct cfi_table *t, const struct unwind_section *hdr);
  * ran out (asking again tries again). */
 const struct unwind_rule *cfi_table_rule(struct cfi_table *t, uint64_t vaddr);
 
+/* Where the function that holds an address starts, as far as an FDE covers it. */
+bool cfi_table_function(struct cfi_table *t, uint64_t vaddr, uint64_t *ret_start);
+
 /* 0 or -ENOMEM. */
 int cfi_table_expand_all(struct cfi_table *t);
 

@@ -17,6 +17,10 @@
  * address pass vaddr - 1. The pointer stays valid until unwind_module_free(). */
 const struct unwind_rule *unwind_module_rule(struct unwind_module *m, uint64_t vaddr);
 
+/* Where the function that holds `vaddr` starts, as far as call frame information covers it: known
+ * in stripped files too. For a return address pass vaddr - 1. */
+bool unwind_module_function(struct unwind_module *m, uint64_t vaddr, uint64_t *ret_start);
+
 /* What the module was made from. */
 const struct unwind_module_input *unwind_module_input(const struct unwind_module *m);
 
