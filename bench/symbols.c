@@ -76,6 +76,17 @@ static void pick_addresses(const char *path, struct picker *p)
 	elf_file_free(f);
 }
 
+/* The processor time is that of the whole process, start and end included. */
+static void print_cost(
+	const char *who, const struct address_list *list, uint64_t ns, const struct rusage *usage)
+{
+	double cpu_s = (double)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) +
+		(double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
+
+	printf("%-22s %9.3f s %9.3f cpu s %9.1f us/address %6ld MB\n", who, (double)ns / 1e9, cpu_s,
+		(double)ns / 1e3 / (double)list->len, usage->ru_maxrss >> 10);
+}
+
 static void resolve_all(const char *path, const struct address_list *list, bool no_inlines)
 {
 	struct symbol_elf_options options = {.root = "", .no_inlines = no_inlines};
@@ -95,9 +106,8 @@ static void resolve_all(const char *path, const struct address_list *list, bool 
 	uint64_t ns = clock_monotonic_ns() - start;
 
 	getrusage(RUSAGE_SELF, &usage);
-	printf("%-22s %9.3f s %9.1f us/address %6ld MB  %zu named, %zu levels\n",
-		no_inlines ? "sonde, names" : "sonde, inlines", ns / 1e9,
-		ns / 1e3 / (double)list->len, usage.ru_maxrss >> 10, named, levels);
+	print_cost(no_inlines ? "sonde, names" : "sonde, inlines", list, ns, &usage);
+	printf("%-22s %zu named, %zu levels\n", "", named, levels);
 	symbol_source_free(s);
 	elf_file_free(f);
 }
@@ -145,8 +155,7 @@ static void feed_peer(const char *peer, const char *path, const struct address_l
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		printf("%-22s not installed\n", peer);
 	else
-		printf("%-22s %9.3f s %9.1f us/address %6ld MB\n", peer, ns / 1e9,
-			ns / 1e3 / (double)list->len, usage.ru_maxrss >> 10);
+		print_cost(peer, list, ns, &usage);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Object files: those of this machine, those of fixtures/make-symbols, and damaged ones. */
+#include "symbol_fixtures.h"
 #include "test.h"
 
 #include <elf.h>

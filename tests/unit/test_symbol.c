@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Names: of the programs of fixtures/make-symbols, of the kernel, of JIT maps, and demangled. */
+#include "symbol_fixtures.h"
 #include "test.h"
 
 #include <elf.h>
