@@ -98,20 +98,27 @@ static int draw(const struct report_args *args, const struct profile *p, FILE *o
 	return rc;
 }
 
+/* Whoever names no file may not know that one is needed. */
+static int find_default(const char *path, struct err *err)
+{
+	if (strcmp(path, DEFAULT_RECORDING) || !access(path, F_OK))
+		return 0;
+	return err_set(
+		err, ENOENT, "there is no %s here: run sonde record first, or name a file", path);
+}
+
 static int report(const struct report_args *args, const char *path, struct err *err)
 {
 	struct profile *p = NULL;
 	FILE *out = NULL;
-	int rc = 0, status;
+	int rc = find_default(path, err), status;
 
-	if (!args->dump)
+	if (!rc && !args->dump)
 		rc = load_profile(usage.command, path, &args->load, &p, err);
 	if (!rc)
 		rc = cmd_open_output(args->output, &out, err);
 	if (!rc)
 		rc = args->dump ? view_dump(path, out, err) : draw(args, p, out, err);
-	if (rc == -ENOENT && !strcmp(path, DEFAULT_RECORDING))
-		err_set(err, ENOENT, "there is no %s here: run sonde record first, or name a file", path);
 	profile_free(p);
 	status = out ? cmd_close_output(usage.command, out, args->output) : STATUS_OK;
 	return rc ? cmd_failed(usage.command, err) : status;

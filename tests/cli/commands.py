@@ -144,7 +144,8 @@ def filters():
         got = json.loads(out("report", path, "--json", *options))
         check(got["samples"] == samples, "%s: %d" % (options, got["samples"]))
     check("No samples" in out("report", path, "--tid", "1"), "nothing said about nothing")
-    expect(sonde("report", path, "-t", "("), 1, "pattern '('")
+    for command in (["report", path], ["convert", path, work("x.folded")]):
+        expect(sonde(*command, "-t", "("), 2, "pattern '('")
 
 
 @test
