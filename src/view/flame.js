@@ -57,7 +57,7 @@
 			if ("(<[{".indexOf(c) < 0)
 				continue;
 			depth++;
-			if (!hidden && (c === "<" || c === "(") && i && !(c === "(" && name[i - 1] === ":") &&
+			if (!hidden && (c === "<" || c === "(") && i && !(c === "(" && ":.".indexOf(name[i - 1]) >= 0) &&
 				")>".indexOf(name[i + 1]) < 0) {
 				hidden = depth;
 				out += "\u2026";
@@ -74,8 +74,9 @@
 		if (s.brief === undefined)
 			s.brief = withoutArguments(name);
 		name = s.brief;
-		for (var at; name.length > columns && (at = name.indexOf("::")) >= 0 && name[at + 2];)
-			name = name.slice(at + 2);
+		var qualifier = name.indexOf(" ") < 0 ? /(::|\/)(?=.)/ : /::(?=.)/;
+		for (var part; name.length > columns && (part = qualifier.exec(name));)
+			name = name.slice(part.index + part[0].length);
 		return name.length <= columns ? name : name.slice(0, columns - 1) + "\u2026";
 	}
 

@@ -40,11 +40,11 @@ static bool hides(char c)
 	return c == '<' || c == '(';
 }
 
-/* A bracket that starts the name or a part of it, as in Rust's "<T as Trait>::f" or in
- * "a::(anonymous namespace)::g", says where we are. */
+/* A bracket that starts the name or a part of it, as in Rust's "<T as Trait>::f", in
+ * "a::(anonymous namespace)::g" or in Go's "pkg.(*T).f", says where we are. */
 static bool says_where(const char *name, const char *at)
 {
-	return at == name || (*at == '(' && at[-1] == ':');
+	return at == name || (*at == '(' && (at[-1] == ':' || at[-1] == '.'));
 }
 
 /* `name` with the insides of its outermost <...> and (...) as an ellipsis. */
@@ -98,9 +98,11 @@ void words_text(struct buf *out, const char *s)
 	add_printable(out, s, strlen(s));
 }
 
-/* Where `name` goes on after its first "a::"; NULL when there is none outside brackets. */
+/* Where `name` goes on after its first "a::", or "a/" of a Go package; NULL when there is none
+ * outside brackets. With a space in it the name is a sentence with a path ("JS:*f /tmp/a.js:1"). */
 static const char *after_qualifier(const char *name)
 {
+	bool slashes = !strchr(name, ' ');
 	size_t depth = 0;
 
 	for (const char *at = name; *at; at++) {
@@ -114,6 +116,8 @@ static const char *after_qualifier(const char *name)
 			depth -= depth > 0;
 		} else if (!depth && at[0] == ':' && at[1] == ':' && at[2]) {
 			return at + 2;
+		} else if (!depth && slashes && at[0] == '/' && at[1]) {
+			return at + 1;
 		}
 	}
 	return NULL;

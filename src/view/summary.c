@@ -11,6 +11,7 @@
 #define MAX_HINTS 2
 #define MIN_LINES 3
 #define MODULE_COLUMNS 22
+#define MAX_NAME_COLUMNS 72
 
 /* How many lines the two lists get on this screen. One row stays for the shell's prompt. */
 struct plan {
@@ -48,20 +49,28 @@ static void pad(struct buf *out, size_t used, size_t columns)
 		buf_char(out, ' ');
 }
 
-static size_t name_columns(const struct term *t)
+/* As wide as the longest of the names, where the terminal has that much. */
+static size_t name_columns(const struct profile *p, const struct term *t,
+	const struct ranking *ranking, size_t limit)
 {
-	size_t fixed = 16 + 2 + MODULE_COLUMNS;
+	size_t fixed = 16 + 2 + MODULE_COLUMNS, longest = strlen("function");
+	size_t most = t->columns > fixed + 20 ? t->columns - fixed : 20;
 
-	if (!t->columns)
-		return 60;
-	return t->columns > fixed + 20 ? t->columns - fixed : 20;
+	if (!t->columns || most > MAX_NAME_COLUMNS)
+		most = MAX_NAME_COLUMNS;
+	for (size_t i = 0; i < limit && longest < most; i++) {
+		size_t width = term_width(p->functions.data[ranking->data[i].function].name);
+
+		if (width > longest)
+			longest = width < most ? width : most;
+	}
+	return longest;
 }
 
 static void function_line(const struct profile *p, const struct term *t, const struct ranked *r,
-	struct buf *out)
+	size_t columns, struct buf *out)
 {
 	const struct profile_function *f = &p->functions.data[r->function];
-	size_t columns = name_columns(t);
 
 	paint_percent(out, t, share_of(p, r->count.self, r->count.self_weight));
 	buf_str(out, "  ");
@@ -80,7 +89,7 @@ static void function_line(const struct profile *p, const struct term *t, const s
 static void functions_table(const struct profile *p, const struct view_options *o,
 	const struct ranking *ranking, size_t limit, struct buf *out)
 {
-	size_t columns = name_columns(&o->term);
+	size_t columns = name_columns(p, &o->term, ranking, limit);
 
 	paint_on(out, &o->term, PAINT_TITLE);
 	buf_str(out, "  self   total  function");
@@ -89,7 +98,7 @@ static void functions_table(const struct profile *p, const struct view_options *
 	paint_off(out, &o->term, PAINT_TITLE);
 	buf_char(out, '\n');
 	for (size_t i = 0; i < limit; i++)
-		function_line(p, &o->term, &ranking->data[i], out);
+		function_line(p, &o->term, &ranking->data[i], columns, out);
 }
 
 /* ---- threads ---- */

@@ -42,10 +42,10 @@ TEST(summary_is_one_screen)
 		"  → 10.0% of stacks are cut short: record with --stack-size 65528\n"
 		"  → 3 samples were lost: lower the rate (-F) or record fewer processes\n"
 		"\n"
-		"  self   total  function                                  in\n"
-		" 70.0%   70.0%  parse<int; char>                          server\n"
-		" 20.0%   20.0%  memcpy                                    libc.so.6\n"
-		" 10.0%   10.0%  ksys_read                                 [kernel]\n"
+		"  self   total  function          in\n"
+		" 70.0%   70.0%  parse<int; char>  server\n"
+		" 20.0%   20.0%  memcpy            libc.so.6\n"
+		" 10.0%   10.0%  ksys_read         [kernel]\n"
 		"\n"
 		" total  hottest paths\n"
 		" 80.0%  _start › main › serve\n"
@@ -68,8 +68,8 @@ TEST(summary_inverted_ascii)
 		"  -> 10.0% of stacks are cut short: record with --stack-size 65528\n"
 		"  -> 3 samples were lost: lower the rate (-F) or record fewer processes\n"
 		"\n"
-		"  self   total  function                                  in\n"
-		" 70.0%   70.0%  parse<int; char>                          server\n"
+		"  self   total  function          in\n"
+		" 70.0%   70.0%  parse<int; char>  server\n"
 		"\n"
 		" total  hottest functions, and who calls them\n"
 		" 70.0%  parse<int; char> (inl) > serve > main > _start\n"
@@ -291,6 +291,9 @@ TEST(names_fit)
 	check_name("a::operator()(int, int, int, int) const", 24, "a::operator()(…) const");
 	check_name("ns::(anonymous namespace)::f(int, int, int)", 30, "…(anonymous namespace)::f(…)");
 	check_name("<core::iter::Map<I, F> as core::iter::Iterator>::next", 20, "…next");
+	check_name("cmd/compile/internal/types2.(*Checker).checkFiles", 30,
+		"…types2.(*Checker).checkFiles");
+	check_name("JS:*work /tmp/some/where/file.js:2:14", 20, "JS:*work /tmp/some/…");
 	check_name("aVeryLongNameWithoutAnyBracketsOrColons", 10, "aVeryLong…");
 	check_name("evil\x1b[2Jname\n", 0, "evil?[2Jname?");
 	check_name(")>>}broken<((", 5, ")>>}…");
