@@ -444,6 +444,9 @@ static const struct {
 			.data_len = 3,
 			.encoding = DW_EH_PE_udata4},
 		false, ENTRY},
+	{"instructions we do not know",
+		{.ops = (const uint8_t[]){DW_CFA_def_cfa, 7, 8, 0x3a}, .ops_len = 4}, false,
+		"none"},
 	{"data cut off", {.letters = "zPR", .data = (const uint8_t[]){0x00, 1}, .data_len = 2},
 		false, "none"},
 };
@@ -565,8 +568,6 @@ static void check_all_functions(struct unwind_module *m)
 {
 	size_t wrong = 0;
 
-	check_rule(m, AT - 1, "none");
-	check_rule(m, AT + 0x20 * FUNCTIONS, "none");
 	for (unsigned i = 0; i < FUNCTIONS; i++) {
 		const struct unwind_rule *first = unwind_module_rule(m, AT + 0x20 * i);
 		const struct unwind_rule *last = unwind_module_rule(m, AT + 0x20 * i + 0x1f);
@@ -574,6 +575,9 @@ static void check_all_functions(struct unwind_module *m)
 		wrong += !first || first != last || first->cfa_offset != (int32_t)i;
 	}
 	check_u64(wrong, 0);
+	/* Last, because an address that is not found makes the module look for what is wrong. */
+	check_rule(m, AT - 1, "none");
+	check_rule(m, AT + 0x20 * FUNCTIONS, "none");
 }
 
 static size_t index_bytes(struct unwind_module *m)
@@ -642,6 +646,9 @@ static void break_hdr(struct cfi_bytes *hdr, int way)
 	case 9: /* cut off */
 		hdr->b.len -= 8;
 		break;
+	case 11: /* one start is off by four the other way, into the function before */
+		table[8 * 500] -= 4;
+		break;
 	case 10: /* two entries name the same FDE */
 		memcpy(table + 8 * 501, table + 8 * 500, 8);
 		break;
@@ -650,7 +657,7 @@ static void break_hdr(struct cfi_bytes *hdr, int way)
 
 TEST(a_table_that_lies)
 {
-	for (int way = 0; way <= 10; way++) {
+	for (int way = 0; way <= 11; way++) {
 		struct cfi_bytes eh, hdr;
 
 		many_functions(&eh, &hdr);
@@ -755,6 +762,29 @@ TEST(addresses_all_over)
 	check_rule(m, UINT64_MAX, "none");
 	unwind_module_free(m);
 	buf_release(&s.b);
+}
+
+/* 32 bits relative to the table can name addresses on the other side of 0. */
+TEST(a_table_that_goes_round)
+{
+	struct cfi_bytes eh = {.vaddr = EH}, hdr = {.vaddr = 0x100};
+	struct cie_spec spec = {.letters = "zR", .encoding = DW_EH_PE_udata8};
+	static const uint64_t starts[] = {AT, AT + 0x20, -0x100ULL};
+
+	cfi_bytes_cie(&eh, &spec);
+	cfi_bytes_hdr(&hdr, &eh, COUNT(starts));
+	for (size_t i = 0; i < COUNT(starts); i++)
+		cfi_bytes_hdr_entry(
+			&hdr, &eh, starts[i], cfi_bytes_fde(&eh, starts[i], 0x20, NO_OPS));
+
+	struct unwind_module *m = module_with_hdr(&eh, &hdr);
+
+	check_rule(m, AT + 0x10, ENTRY);
+	check_rule(m, AT + 0x30, ENTRY);
+	check_rule(m, AT + 0x40, "none");
+	unwind_module_free(m);
+	buf_release(&eh.b);
+	buf_release(&hdr.b);
 }
 
 /* ---- .debug_frame ---- */
@@ -998,7 +1028,8 @@ int main(int argc, char **argv)
 		T(kinds_of_cie), T(the_64_bit_format), T(a_terminator_in_the_middle),
 		T(sections_cut_off_anywhere), T(the_linkers_table), T(a_table_that_lies),
 		T(functions_out_of_order), T(functions_that_overlap), T(gaps),
-		T(addresses_all_over), T(debug_frame_fills_what_eh_frame_leaves),
-		T(go_keeps_frame_pointers), T(equal_rules_are_one), T(functions_of_many_rows),
-		T(more_rules_than_numbers), T(what_a_module_was_made_from), T(no_memory));
+		T(addresses_all_over), T(a_table_that_goes_round),
+		T(debug_frame_fills_what_eh_frame_leaves), T(go_keeps_frame_pointers),
+		T(equal_rules_are_one), T(functions_of_many_rows), T(more_rules_than_numbers),
+		T(what_a_module_was_made_from), T(no_memory));
 }

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <dwarf.h>
+#include <stdlib.h>
 
 #include "unwind/expr.h"
 
@@ -27,7 +28,16 @@ static bool evaluate(const uint8_t *bytes, size_t len, uint64_t *ret)
 
 	for (int i = 0; i < UNWIND_MAX_REGS; i++)
 		regs.value[i] = 1000 + (uint64_t)i;
-	return expr_evaluate(bytes, len, &in, ret);
+
+	/* On the heap, so that a sanitizer sees reads before and behind the bytes. */
+	uint8_t *copy = malloc(len ? len : 1);
+
+	memcpy(copy, bytes, len);
+
+	bool good = expr_evaluate(copy, len, &in, ret);
+
+	free(copy);
+	return good;
 }
 
 static const struct {
@@ -148,6 +158,8 @@ static const struct {
 	{"jump before the start", BYTES(DW_OP_lit1, DW_OP_skip, 0xfb, 0xff)},
 	{"endless loop", BYTES(DW_OP_lit1, DW_OP_skip, 0xfd, 0xff)},
 	{"endless pushing", BYTES(DW_OP_lit1, DW_OP_skip, 0xfc, 0xff)},
+	{"a loop of 1000 rounds", BYTES(DW_OP_const2u, 0xe8, 0x03, DW_OP_lit1, DW_OP_minus,
+					  DW_OP_dup, DW_OP_bra, 0xfa, 0xff)},
 	{"no CFA to push", BYTES(DW_OP_call_frame_cfa)},
 	{"not an operation", BYTES(DW_OP_lit1, 0xff)},
 	{"an operation of debug information", BYTES(DW_OP_lit1, DW_OP_push_object_address)},
