@@ -175,7 +175,7 @@ struct record_sample {
 enum loss_kind {
 	LOSS_RING = 0,          /* samples the kernel dropped because the ring was full */
 	LOSS_THROTTLE = 1,      /* times the kernel throttled the event */
-	LOSS_NO_REGS = 2,       /* samples without user registers (exiting, kernel thread) */
+	LOSS_NO_REGS = 2,       /* samples of 32-bit code: their user part is not unwound */
 	LOSS_MALFORMED = 3,     /* ring records that made no sense */
 	LOSS_FILE = 4,          /* mapped files that could not be opened */
 	LOSS_THREAD = 5,        /* threads that could not be attached */

@@ -444,7 +444,7 @@ static void tell_losses(const struct session_stats *stats, const struct recordin
 	static const char *const words[LOSS_KIND_COUNT] = {
 		[LOSS_RING] = "samples lost, the ring was full: try a lower -F or --stack-size",
 		[LOSS_THROTTLE] = "times throttled by the kernel (perf_cpu_time_max_percent)",
-		[LOSS_NO_REGS] = "samples without user registers (threads that were exiting)",
+		[LOSS_NO_REGS] = "samples of 32-bit code, whose stacks sonde does not unwind",
 		[LOSS_MALFORMED] = "records of the kernel that made no sense",
 		[LOSS_FILE] = "mapped files that could not be opened",
 		[LOSS_THREAD] = "threads not attached: too many open files (ulimit -n)",

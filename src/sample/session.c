@@ -373,7 +373,9 @@ void session_sample(struct session *s, const struct raw_sample *raw)
 	s->now_ns = raw->time_ns;
 	if (!th || !th->selected)
 		return;
-	if (raw->has_regs)
+	if (raw->kernel_thread)
+		end = UNWIND_ROOT;
+	else if (raw->has_regs)
 		count = walk(s, th->process, raw, &end);
 	else
 		s->pending_losses[LOSS_NO_REGS]++;

@@ -47,7 +47,8 @@ struct raw_sample {
 	uint64_t weight_ns;
 	const uint64_t *kernel_ips; /* leaf first, without context markers; may be empty */
 	size_t kernel_count;
-	bool has_regs; /* else there is no user part */
+	bool kernel_thread; /* the kernel part is the whole stack */
+	bool has_regs;      /* else there is a user part that cannot be unwound (32-bit code) */
 	struct unwind_regs regs;
 	struct unwind_dump dump;
 };

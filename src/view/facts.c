@@ -14,7 +14,7 @@ static const struct {
 } losses[LOSS_KIND_COUNT] = {
 	[LOSS_RING] = {"ring_samples", "samples dropped by the kernel: the ring was full"},
 	[LOSS_THROTTLE] = {"throttled", "times the kernel throttled the event"},
-	[LOSS_NO_REGS] = {"no_registers", "samples without user registers"},
+	[LOSS_NO_REGS] = {"no_registers", "samples of 32-bit code, not unwound"},
 	[LOSS_MALFORMED] = {"malformed", "ring records that made no sense"},
 	[LOSS_FILE] = {"unreadable_files", "mapped files that could not be opened"},
 	[LOSS_THREAD] = {"unattached_threads", "threads that could not be attached"},

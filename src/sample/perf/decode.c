@@ -81,7 +81,6 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 		raw.weight_ns = period;
 	if (s->attr.sample_type & PERF_SAMPLE_CALLCHAIN)
 		raw.kernel_count = kernel_chain(c, ips, MAX_KERNEL_FRAMES);
-	raw.has_regs = false;
 	uint64_t abi = cursor_u64(c);
 	if (abi != PERF_SAMPLE_REGS_ABI_NONE)
 		read_regs(c, &raw.regs);
@@ -95,6 +94,8 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 		session_lost(s->session, LOSS_MALFORMED, 1);
 		return;
 	}
+	/* The kernel gives none exactly for its own threads (perf_get_regs_user). */
+	raw.kernel_thread = abi == PERF_SAMPLE_REGS_ABI_NONE;
 	raw.has_regs = abi == PERF_SAMPLE_REGS_ABI_64;
 #if defined(__x86_64__)
 	raw.dump.start = raw.regs.value[UNWIND_X86_RSP];
