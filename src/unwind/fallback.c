@@ -15,6 +15,8 @@
 #include "unwind/walk_priv.h"
 
 #define SCAN_WORDS 256
+#define SCAN_WORDS_JIT 64 /* each look at code that is no file is a system call */
+#define ROOT_WORDS 32	  /* how near a bottom must be to beat a direct call of something else */
 #define WRAPPER_BYTES                                                                              \
 	96 /* how far into a function to look for the jump that makes it a wrapper                 \
 	    */
@@ -56,7 +58,7 @@ static void through_plt(struct walk *w, uint64_t target, uint64_t *ret)
 	uint8_t code[ARCH_CODE_MAX];
 	struct walk_mapping at;
 
-	if (!walk_find(w, target, &at) || !at.executable)
+	if (!walk_find(w, target, &at) || !at.executable || !at.module)
 		return;
 
 	size_t len = walk_code_from(w, &at, target, code, sizeof(code));
@@ -72,7 +74,7 @@ static bool jumps_to_us(struct walk *w, uint64_t target, uint64_t *ret)
 	uint8_t code[WRAPPER_BYTES];
 	size_t len, step = w->arch->code_align;
 
-	if (target < w->at.start || target >= w->at.end)
+	if (!w->at.module || target < w->at.start || target >= w->at.end)
 		return false;
 	len = walk_code_from(w, &w->at, target, code, sizeof(code));
 	for (size_t i = 0; i < len; i += step) {
@@ -165,6 +167,25 @@ static void take(const struct walk *w, const struct candidate *c, uint8_t how, s
 
 /* ---- frame pointer ---- */
 
+/* Is `fp` a frame record in executable company, with another above it (or the last)? */
+static bool chain_goes_on(struct walk *w, uint64_t fp)
+{
+	struct candidate c = {.slot = fp + 8};
+	struct call_site call;
+	uint64_t saved;
+
+	return fp % 8 == 0 && walk_read_stack(w, fp, &saved) && (!saved || saved > fp) &&
+	       walk_read_stack(w, fp + 8, &c.pc) && glance(w, &c, &call);
+}
+
+/* Interpreters in generated code push return addresses by hand and jump, so no call stands before
+ * them: a longer chain has to do. */
+static bool is_pushed_by_hand(
+	struct walk *w, const struct candidate *c, uint64_t fp, uint64_t saved)
+{
+	return !w->at.module && !c->at.module && saved > fp && chain_goes_on(w, saved);
+}
+
 static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step *s)
 {
 	const struct arch *arch = w->arch;
@@ -177,7 +198,9 @@ static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step
 	if (!walk_read_stack(w, fp, &saved) || !walk_read_stack(w, fp + 8, &c.pc))
 		return walk_unreadable(w, fp + 8) == UNWIND_TRUNCATED ? UNWIND_TRUNCATED
 								      : UNWIND_NO_RULE;
-	if (!glance(w, &c, &call) || (c.evidence < least && !is_planted(w, &c)))
+	if (!glance(w, &c, &call))
+		return UNWIND_NO_RULE;
+	if (c.evidence < least && !is_planted(w, &c) && !is_pushed_by_hand(w, &c, fp, saved))
 		return UNWIND_NO_RULE;
 	/* Where the caller has a rule its fp may be any register; else the chain must go up. */
 	if (saved && saved <= fp && walk_pc_info(w, &c.at, c.pc, true).kind >= PC_NO_RULE)
@@ -256,10 +279,11 @@ static bool caller_holds(struct walk *w, const struct candidate *c)
 static bool scan_words(struct walk *w, enum evidence least, struct candidate *best, bool *ret_short)
 {
 	uint64_t sp = w->regs.value[w->arch->sp];
+	unsigned words = w->at.module ? SCAN_WORDS : SCAN_WORDS_JIT;
 
 	best->evidence = NOT_A_CALL;
 	*ret_short = false;
-	for (unsigned i = 0; i < SCAN_WORDS; i++) {
+	for (unsigned i = 0; i < words; i++) {
 		struct candidate c = {.slot = sp + 8ULL * i};
 
 		if (!walk_read_stack(w, c.slot, &c.pc)) {
@@ -270,7 +294,9 @@ static bool scan_words(struct walk *w, enum evidence least, struct candidate *be
 			continue;
 		/* Pushed once, at the bottom: never a left-over, and nothing lies above. */
 		if (walk_pc_info(w, &c.at, c.pc, true).kind == PC_ROOT) {
-			if (best->evidence < CALLS_UNKNOWN)
+			bool near = i < ROOT_WORDS && best->evidence < CALLS_UNKNOWN;
+
+			if (least < CALLS_US && (near || best->evidence == NOT_A_CALL))
 				*best = c;
 			break;
 		}

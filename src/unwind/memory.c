@@ -61,12 +61,44 @@ bool walk_read_data(struct walk *w, uint64_t addr, void *buf, size_t len)
 	return read_target(w, addr, buf, len);
 }
 
+static const struct code_line *code_line(struct walk *w, uint64_t addr)
+{
+	uint64_t start = addr & ~(uint64_t)(WALK_LINE_BYTES - 1);
+	struct code_line *line = &w->code[start / WALK_LINE_BYTES % WALK_CODE_LINES];
+
+	if (line->addr == start)
+		return line;
+	line->addr = 0;
+	if (!read_target(w, start, line->bytes, WALK_LINE_BYTES))
+		return NULL;
+	line->addr = start;
+	return line;
+}
+
+static bool code_of_target(struct walk *w, uint64_t addr, uint8_t *buf, size_t len)
+{
+	while (len) {
+		const struct code_line *line = code_line(w, addr);
+		size_t at = addr % WALK_LINE_BYTES, n = WALK_LINE_BYTES - at;
+
+		if (!line)
+			return false;
+		if (n > len)
+			n = len;
+		memcpy(buf, line->bytes + at, n);
+		buf += n;
+		addr += n;
+		len -= n;
+	}
+	return true;
+}
+
 /* All of [addr, addr + len): from the file when it is one, else from the target. */
 static bool code_bytes(
 	struct walk *w, const struct walk_mapping *at, uint64_t addr, uint8_t *buf, size_t len)
 {
 	if (!at->module)
-		return read_target(w, addr, buf, len);
+		return code_of_target(w, addr, buf, len);
 
 	const uint8_t *text = unwind_module_text(at->module, addr - at->bias, len);
 

@@ -135,7 +135,7 @@ struct unwind_dump {
 
 /* ---- walks ---- */
 
-/* How a frame was found from the one below it. */
+/* How a frame was found from the one below it (docs/heuristics/). */
 enum unwind_how {
 	UNWIND_SAMPLED, /* the interrupted frame itself */
 	UNWIND_CFI,     /* call frame information (or the signal frame layout) */

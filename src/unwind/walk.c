@@ -458,6 +458,8 @@ size_t unwinder_walk(struct unwinder *u, const struct unwind_target *target,
 	w.recent_count = w.recent_next = 0;
 	w.source = UNWIND_FROM_REGS;
 	w.read_too_high = false;
+	for (unsigned i = 0; i < WALK_CODE_LINES; i++)
+		w.code[i].addr = 0;
 	drop_unsaved(arch, &w.regs);
 
 	uint64_t pc = regs->value[arch->pc];

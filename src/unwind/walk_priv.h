@@ -46,6 +46,16 @@ struct pc_info {
 	uint64_t bits; /* PC_PACKED: the rule; PC_RULE: pointer to struct unwind_rule */
 };
 
+/* Code of a target that is no file, read a cache line at a time: what calls into a function and
+ * what it does next lie close together. addr 0: empty. */
+#define WALK_CODE_LINES 8
+#define WALK_LINE_BYTES 64
+
+struct code_line {
+	uint64_t addr; /* a multiple of WALK_LINE_BYTES */
+	uint8_t bytes[WALK_LINE_BYTES];
+};
+
 struct walk {
 	struct unwinder *u;
 	const struct unwind_target *target;
@@ -63,6 +73,7 @@ struct walk {
 
 	struct walk_mapping recent[WALK_RECENT];
 	unsigned recent_count, recent_next;
+	struct code_line code[WALK_CODE_LINES];
 
 	uint8_t source;	    /* where the last stack word came from (enum unwind_source) */
 	bool read_too_high; /* a read failed because the dump is too short */

@@ -678,6 +678,19 @@ TEST(frame_pointer_to_a_planted_root)
 	EXPECT(w, UNWIND_ROOT, JIT + 0x10, AT(0x3001));
 }
 
+/* Interpreters in JIT memory push return addresses and jump: two links of the chain must hold. */
+TEST(frame_pointer_to_a_pushed_address)
+{
+	autoworld w = usual_world();
+
+	jit_frames(w);
+	STACK_WORDS(w, SLOT(2), JIT + 0x151, SLOT(4), JIT + 0x161, 0, JIT + 0x100);
+	reg(w, RBP, SLOT(0));
+	EXPECT(w, UNWIND_ROOT, JIT + 0x10, JIT + 0x151, JIT + 0x161, JIT + 0x100);
+	w->stack[5] = 0x1234; /* the next link leads nowhere */
+	EXPECT(w, UNWIND_NO_RULE, JIT + 0x10, JIT + 0x151);
+}
+
 TEST(frame_pointer_must_hold)
 {
 	autoworld w = usual_world();
@@ -887,6 +900,41 @@ TEST(scan_ends_at_the_entry)
 	STACK_WORDS(w, AT(BARE + 0x10), 1, 2, 3, AT(0x3116));
 	EXPECT(w, UNWIND_ROOT, AT(LEAF), AT(BARE + 0x10), AT(0x3116));
 	check_how(w, 2, UNWIND_SCAN);
+}
+
+/* The bottom is believed from far away only when nothing else was called between. */
+TEST(scan_prefers_a_call_to_a_far_bottom)
+{
+	autoworld w = usual_world();
+
+	w->input.entry = 0x3100;
+	direct_call(w, 0x3116, 0x3140);
+	direct_call(w, MAIN + 0x20, LEAF); /* of another function */
+	w->stack[60] = AT(0x3116);
+	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x40), AT(0x3116));
+	w->stack[3] = AT(MAIN + 0x20);
+	w->stack[5] = AT(START + 8);
+	indirect_call(w, START + 8);
+	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x40), AT(MAIN + 0x20), AT(START + 8));
+	w->stack[20] = AT(0x3116);
+	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x40), AT(0x3116));
+}
+
+/* JIT memory is scanned for direct calls of the function alone, and not far. */
+TEST(scan_of_jit_memory)
+{
+	autoworld w = usual_world();
+
+	indirect_call(w, JIT + 0x100);
+	direct_call(w, JIT + 0x200, JIT + 0x8);
+	direct_call(w, JIT + 0x300, JIT + 0x180);
+	w->stack[1] = JIT + 0x100;
+	w->stack[7] = JIT + 0x200;
+	w->stack[70] = JIT + 0x300;
+	EXPECT(w, UNWIND_NO_RULE, JIT + 0x18, JIT + 0x200);
+	check_how(w, 1, UNWIND_SCAN);
+	w->stack[60] = JIT + 0x300;
+	EXPECT(w, UNWIND_NO_RULE, JIT + 0x18, JIT + 0x200, JIT + 0x300);
 }
 
 /* Go: never scanned; frame pointers that leave the copied bytes are another stack. */
@@ -1111,13 +1159,14 @@ int main(int argc, char **argv)
 		T(expression_beyond_the_dump), T(without_a_dump_everything_is_read_live),
 		T(bad_address), T(no_progress), T(no_registers), T(frame_limit),
 		T(recursion_300_deep), T(jit_frame_pointers), T(frame_pointer_zero_ends_the_chain),
-		T(frame_pointer_to_a_planted_root), T(frame_pointer_must_hold),
-		T(frame_pointer_minus_one_is_unknown), T(frame_pointer_prologue_and_epilogue),
-		T(leaf_by_direct_call), T(call_of_nothing), T(uretprobe_trampoline),
-		T(frame_pointer_when_the_rule_fails), T(scan_finds_the_direct_call),
-		T(scan_recovers_a_saved_frame_pointer), T(scan_through_plt),
-		T(scan_follows_a_wrapper), T(scan_looks_one_step_ahead), T(scan_gives_up),
-		T(scan_ends_at_the_entry), T(go_stacks), T(a64_link_register_and_signed_addresses),
+		T(frame_pointer_to_a_planted_root), T(frame_pointer_to_a_pushed_address),
+		T(frame_pointer_must_hold), T(frame_pointer_minus_one_is_unknown),
+		T(frame_pointer_prologue_and_epilogue), T(leaf_by_direct_call), T(call_of_nothing),
+		T(uretprobe_trampoline), T(frame_pointer_when_the_rule_fails),
+		T(scan_finds_the_direct_call), T(scan_recovers_a_saved_frame_pointer),
+		T(scan_through_plt), T(scan_follows_a_wrapper), T(scan_looks_one_step_ahead),
+		T(scan_gives_up), T(scan_ends_at_the_entry), T(scan_prefers_a_call_to_a_far_bottom),
+		T(scan_of_jit_memory), T(go_stacks), T(a64_link_register_and_signed_addresses),
 		T(a64_link_register_is_lost_by_a_call), T(a64_frame_records),
 		T(a64_leaf_without_rule), T(a64_signal_frame), T(a64_root), T(x86_calls),
 		T(a64_calls), T(cache_is_shared_and_forgets), T(names));
