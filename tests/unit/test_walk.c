@@ -908,14 +908,17 @@ TEST(scan_prefers_a_call_to_a_far_bottom)
 	autoworld w = usual_world();
 
 	w->input.entry = 0x3100;
+	FUNC(w, 0x1400, 0x100, DEF_CFA(RSP, 0x90), 0x03); /* 400 */
 	direct_call(w, 0x3116, 0x3140);
 	direct_call(w, MAIN + 0x20, LEAF); /* of another function */
 	w->stack[60] = AT(0x3116);
 	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x40), AT(0x3116));
 	w->stack[3] = AT(MAIN + 0x20);
-	w->stack[5] = AT(START + 8);
+	w->stack[5] = AT(0x1408);
+	w->stack[55] = AT(START + 8);
+	direct_call(w, 0x1408, LEAF);
 	indirect_call(w, START + 8);
-	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x40), AT(MAIN + 0x20), AT(START + 8));
+	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x40), AT(MAIN + 0x20), AT(0x1408), AT(START + 8));
 	w->stack[20] = AT(0x3116);
 	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x40), AT(0x3116));
 }
@@ -930,9 +933,10 @@ TEST(scan_of_jit_memory)
 	direct_call(w, JIT + 0x300, JIT + 0x180);
 	w->stack[1] = JIT + 0x100;
 	w->stack[7] = JIT + 0x200;
-	w->stack[70] = JIT + 0x300;
+	w->stack[80] = JIT + 0x300;
 	EXPECT(w, UNWIND_NO_RULE, JIT + 0x18, JIT + 0x200);
 	check_how(w, 1, UNWIND_SCAN);
+	w->stack[80] = 0;
 	w->stack[60] = JIT + 0x300;
 	EXPECT(w, UNWIND_NO_RULE, JIT + 0x18, JIT + 0x200, JIT + 0x300);
 }
