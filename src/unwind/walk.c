@@ -306,8 +306,8 @@ static void push_frame(struct walk *w, uint64_t pc, uint8_t how, uint8_t source,
 	};
 }
 
-/* The common rule, in place. STEP_OK: done. PC_UNSEEN (0): not from the dump, or something about it
- * is off; nothing was changed and the general path will say what. */
+/* The common rule, in place. False where a word is not in the dump or something about it is off:
+ * nothing was changed then, and the general path will say what. */
 static bool step_packed(struct walk *w, uint64_t bits)
 {
 	struct unwind_regs *r = &w->regs;
