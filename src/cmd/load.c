@@ -27,7 +27,7 @@ static void tell_damage(const char *command, const char *path, const struct prof
 static int check_anything(const char *path, const struct profile *p, bool filtered, struct err *err)
 {
 	const struct capture_damage *d = &p->damage;
-	bool broken = d->bad_blocks || d->bad_records || d->truncated;
+	bool broken = d->bad_blocks || d->missing_blocks || d->bad_records || d->truncated;
 
 	if (p->samples.len || filtered || !broken)
 		return 0;

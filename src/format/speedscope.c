@@ -193,7 +193,7 @@ static int write_threads(struct scope *s, struct looks *looks)
 		}
 		buf_clear(&name);
 		buf_printf(&name, "%s (tid %u)", thread->name, thread->tid);
-		if (!rc)
+		if (!rc && looks->len)
 			rc = name.failed ? -ENOMEM : write_profile(s, name.data, looks, false);
 	}
 	buf_release(&name);

@@ -211,8 +211,7 @@ static void print_symbol(struct dump *d, const void *record)
 	else
 		number(d, "reason", r->reason);
 	if (r->function_start)
-		buf_printf(&d->line, " function_start=0x%llx",
-			(unsigned long long)r->function_start);
+		address(d, "function_start", r->function_start);
 	for (size_t i = 0; i < r->level_count && i < room; i++) {
 		ref(d, i ? "in" : "name", 's', levels[i].name);
 		if (levels[i].file != CAPTURE_NONE)
@@ -272,11 +271,14 @@ static void print_record(struct dump *d, const struct record_header *h)
 
 static void print_damage(const struct capture_damage *c, FILE *out)
 {
-	if (c->bad_blocks || c->bad_records || c->skipped_bytes || c->truncated || c->no_end)
+	if (c->bad_blocks || c->missing_blocks || c->bad_records || c->skipped_bytes ||
+		c->truncated || c->no_end || c->bad_header)
 		fprintf(out,
-			"damage   bad_blocks=%" PRIu64 " bad_records=%" PRIu64 " skipped_bytes=%" PRIu64
-			" truncated=%d no_end=%d\n",
-			c->bad_blocks, c->bad_records, c->skipped_bytes, c->truncated, c->no_end);
+			"damage   bad_blocks=%" PRIu64 " missing_blocks=%" PRIu64
+			" bad_records=%" PRIu64 " skipped_bytes=%" PRIu64
+			" truncated=%d no_end=%d bad_header=%d\n",
+			c->bad_blocks, c->missing_blocks, c->bad_records, c->skipped_bytes,
+			c->truncated, c->no_end, c->bad_header);
 }
 
 int view_dump(const char *path, FILE *out, struct err *err)

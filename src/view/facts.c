@@ -326,9 +326,14 @@ void view_damage(const struct profile *p, struct buf *out)
 {
 	const struct capture_damage *d = &p->damage;
 
+	if (d->bad_header)
+		buf_str(out, "the header is damaged: times of day are not to be trusted\n");
 	if (d->bad_blocks)
 		buf_printf(out, "%" PRIu64 " damaged block%s left out\n", d->bad_blocks,
 			d->bad_blocks == 1 ? " was" : "s were");
+	if (d->missing_blocks)
+		buf_printf(out, "%" PRIu64 " block%s missing\n", d->missing_blocks,
+			d->missing_blocks == 1 ? " is" : "s are");
 	if (d->skipped_bytes && !d->truncated)
 		buf_printf(out, "%" PRIu64 " bytes between blocks were skipped\n", d->skipped_bytes);
 	if (d->bad_records)

@@ -87,10 +87,12 @@ static void damage_object(const struct profile *p, struct buf *out)
 	key(out, "damage", false);
 	buf_char(out, '{');
 	number(out, "bad_blocks", p->damage.bad_blocks, true);
+	number(out, "missing_blocks", p->damage.missing_blocks, false);
 	number(out, "bad_records", p->damage.bad_records, false);
 	number(out, "skipped_bytes", p->damage.skipped_bytes, false);
 	boolean(out, "truncated", p->damage.truncated);
 	boolean(out, "no_end", p->damage.no_end);
+	boolean(out, "bad_header", p->damage.bad_header);
 	buf_char(out, '}');
 }
 

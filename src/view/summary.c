@@ -118,14 +118,14 @@ static int threads_line(
 {
 	uint32_t *order;
 	struct buf one = {0};
-	size_t used = strlen("Threads: "), shown = 0;
+	size_t used = strlen("Threads: "), shown = 0, busy = 0;
 
-	if (!p->threads.len)
-		return 0;
+	vec_each(&p->threads, thread)
+		busy += thread->samples > 0;
 	if (rank_threads(p, &order, err))
 		return -ENOMEM;
 	paint(out, t, PAINT_TITLE, "Threads:");
-	for (; shown < p->threads.len; shown++) {
+	for (; shown < busy; shown++) {
 		buf_clear(&one);
 		buf_str(&one, shown ? ", " : " ");
 		thread_words(p, t, &p->threads.data[order[shown]], &one);
@@ -136,8 +136,8 @@ static int threads_line(
 			break;
 		buf_add(out, one.data, one.len);
 	}
-	if (shown < p->threads.len)
-		buf_printf(out, ", %zu more", p->threads.len - shown);
+	if (shown < busy)
+		buf_printf(out, ", %zu more", busy - shown);
 	buf_char(out, '\n');
 	out->failed |= one.failed;
 	buf_release(&one);

@@ -98,6 +98,7 @@ struct flame {
 	size_t drawn, pruned;
 	double pruned_percent;
 	bool tones[TONE_COUNT], inlined; /* seen, for the legend */
+	bool inverted;
 };
 
 static double width_of(const struct flame *g, uint32_t node)
@@ -184,7 +185,8 @@ static void box_title(struct flame *g, uint32_t node, const struct profile_funct
 	buf_str(g->out, ", ");
 	words_count(g->out, n->total);
 	buf_str(g->out, n->total == 1 ? " sample" : " samples");
-	if (n->self) {
+	/* In an inverted tree it would be the stacks that begin here. */
+	if (n->self && !g->inverted) {
 		buf_str(g->out, ", ");
 		xml_share(g->out, share_of(g->p, n->self, n->self_weight));
 		buf_str(g->out, " itself");
@@ -344,7 +346,7 @@ int view_svg(
 	const struct profile *p, const struct view_options *o, struct buf *out, struct err *err)
 {
 	struct term plain = {.unicode = true};
-	struct flame g = {.p = p, .plain = &plain, .out = out};
+	struct flame g = {.p = p, .plain = &plain, .out = out, .inverted = o->inverted};
 	int rc = profile_tree_build(p, o->inverted, &g.tree, err);
 
 	if (rc)
