@@ -139,7 +139,8 @@ int elf_file_open_debug_in(struct elf_file *f, const char *root, const char *deb
 	return 0;
 }
 
-int elf_file_open_debug(struct elf_file *f, const char *root, struct elf_file **ret, struct err *err)
+int elf_file_open_debug(
+	struct elf_file *f, const char *root, struct elf_file **ret, struct err *err)
 {
 	return elf_file_open_debug_in(f, root, NULL, ret, err);
 }

@@ -50,8 +50,8 @@ static void read_build_id(struct elf_file *f, const uint8_t *bytes, uint64_t siz
 		const uint8_t *desc = cursor_bytes(&c, desc_len);
 		if (c.bad)
 			return;
-		if (type == NT_GNU_BUILD_ID && name_len == 4 && !memcmp(name, "GNU", 4) && desc_len &&
-			desc_len <= MAX_BUILD_ID) {
+		if (type == NT_GNU_BUILD_ID && name_len == 4 && !memcmp(name, "GNU", 4) &&
+			desc_len && desc_len <= MAX_BUILD_ID) {
 			f->build_id = desc;
 			f->build_id_len = desc_len;
 		}
@@ -83,9 +83,8 @@ static int read_segments(struct elf_file *f)
 	if (f->ehdr.e_phentsize != sizeof(Elf64_Phdr))
 		return 0;
 	for (uint64_t i = 0; i < f->ehdr.e_phnum; i++) {
-		const uint8_t *at =
-			image_range(f, f->ehdr.e_phoff + i * sizeof(Elf64_Phdr), sizeof(Elf64_Phdr));
 		Elf64_Phdr p;
+		const uint8_t *at = image_range(f, f->ehdr.e_phoff + i * sizeof(p), sizeof(p));
 
 		if (!at)
 			break;

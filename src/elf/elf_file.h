@@ -78,6 +78,9 @@ bool elf_file_section(struct elf_file *f, const char *name, struct elf_section *
 /* Whether it has bytes, without decompressing them. */
 bool elf_file_has_section(const struct elf_file *f, const char *name);
 
+/* Whether two addresses lie in one section; without section headers, in one segment. */
+bool elf_file_same_section(const struct elf_file *f, uint64_t a, uint64_t b);
+
 /* One function symbol, half-open [start, end). `end == start` when the size is unknown. */
 struct elf_symbol {
 	uint64_t start, end;
@@ -93,7 +96,8 @@ int elf_file_each_symbol(
 /* The file that holds this one's debug sections or symbols, opened through `root` (the directory
  * that stands for / of the process, "" for our own): build id, then .gnu_debuglink with its CRC
  * checked. *ret NULL (and 0) when there is none. */
-int elf_file_open_debug(struct elf_file *f, const char *root, struct elf_file **ret, struct err *err);
+int elf_file_open_debug(
+	struct elf_file *f, const char *root, struct elf_file **ret, struct err *err);
 
 /* The same with `debug_dir` instead of /usr/lib/debug (NULL for that). */
 int elf_file_open_debug_in(struct elf_file *f, const char *root, const char *debug_dir,

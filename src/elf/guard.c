@@ -30,8 +30,8 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 	uintptr_t page = (uintptr_t)info->si_addr & ~(page_bytes - 1);
 
 	if (info->si_code != BUS_ADRERR ||
-		mmap((void *)page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-			0) == MAP_FAILED)
+		mmap((void *)page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+			-1, 0) == MAP_FAILED)
 		die_by_default(sig);
 	else
 		atomic_fetch_add(&zeroed_pages, 1);

@@ -205,3 +205,14 @@ bool elf_file_section(struct elf_file *f, const char *name, struct elf_section *
 		return eh_frame_by_segment(f, name, ret);
 	return false;
 }
+
+bool elf_file_same_section(const struct elf_file *f, uint64_t a, uint64_t b)
+{
+	vec_each(&f->sections, s)
+		if ((s->hdr.sh_flags & SHF_ALLOC) && a - s->hdr.sh_addr < s->hdr.sh_size)
+			return b - s->hdr.sh_addr < s->hdr.sh_size;
+	vec_each(&f->segments, s)
+		if (a - s->vaddr < s->mem_size)
+			return b - s->vaddr < s->mem_size;
+	return false;
+}

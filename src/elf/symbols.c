@@ -48,8 +48,8 @@ static bool in_text(const struct elf_file *f, const Elf64_Sym *sym)
 
 static bool is_mapping_symbol(const struct elf_file *f, const char *name)
 {
-	return f->ehdr.e_machine == EM_AARCH64 && name[0] == '$' && (name[1] == 'x' || name[1] == 'd') &&
-		(!name[2] || name[2] == '.');
+	return f->ehdr.e_machine == EM_AARCH64 && name[0] == '$' &&
+		(name[1] == 'x' || name[1] == 'd') && (!name[2] || name[2] == '.');
 }
 
 static bool is_function(const struct table *t, const Elf64_Sym *sym, const char *name)

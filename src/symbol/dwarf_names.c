@@ -295,7 +295,8 @@ static void read_call_site(struct dwarf_names *d, const struct dwarf_unit *unit,
 }
 
 /* The inlined calls around the address, outermost first. */
-static size_t find_chain(const struct inline_list *list, uint64_t address, Dwarf_Off *ret, size_t max)
+static size_t find_chain(
+	const struct inline_list *list, uint64_t address, Dwarf_Off *ret, size_t max)
 {
 	size_t count = 0;
 
@@ -360,7 +361,9 @@ size_t dwarf_names_resolve(struct dwarf_names *d, uint64_t address, struct symbo
 		levels[count++] = here;
 		read_call_site(d, unit, &die, &here);
 	}
-	here.name = fn && dwarf_offdie(unit->code_dwarf, fn->die, &die) ? name_of(d, unit, die) : NULL;
+	here.name = NULL;
+	if (fn && dwarf_offdie(unit->code_dwarf, fn->die, &die))
+		here.name = name_of(d, unit, die);
 	levels[count++] = here;
 	return count;
 }

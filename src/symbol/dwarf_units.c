@@ -15,7 +15,8 @@
 
 /* Calls `each` for every range of code of a DIE. Address 0 and inverted ranges are what linkers
  * leave of removed functions. */
-static int each_range(Dwarf_Die *die, int (*each)(void *ctx, uint64_t low, uint64_t high), void *ctx)
+static int each_range(
+	Dwarf_Die *die, int (*each)(void *ctx, uint64_t low, uint64_t high), void *ctx)
 {
 	Dwarf_Addr base, low, high;
 	ptrdiff_t at = 0;
@@ -62,7 +63,9 @@ int dwarf_units_read(struct dwarf_units *u, Dwarf *dwarf)
 		struct dwarf_unit unit = {.die = die};
 		struct unit_adder adder = {u, (uint32_t)u->units.len};
 
-		if (dwarf_tag(&die) != DW_TAG_compile_unit && dwarf_tag(&die) != DW_TAG_skeleton_unit)
+		int tag = dwarf_tag(&die);
+
+		if (tag != DW_TAG_compile_unit && tag != DW_TAG_skeleton_unit)
 			continue;
 		if (vec_push(&u->units, unit) || each_range(&die, add_unit_range, &adder))
 			return -ENOMEM;

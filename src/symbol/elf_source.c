@@ -8,7 +8,7 @@
  * without debug files compare; DWARF adds what was inlined, and the lines.
  *
  * What no symbol covers stays nameless: a sized symbol never reaches past its end, an unsized one
- * not past the next start that symbols or .eh_frame know of, nor out of its segment.
+ * not past the next start that symbols or .eh_frame know of, nor out of its section.
  */
 #include <string.h>
 
@@ -71,17 +71,6 @@ static void prepare(struct elf_source *e)
 		e->dwarf = dwarf_names_open(&e->base, with_dwarf, e->root, e->debug_dir);
 }
 
-static bool same_segment(const struct elf_file *f, uint64_t a, uint64_t b)
-{
-	const struct elf_segment *segments;
-	size_t count = elf_file_segments(f, &segments);
-
-	for (size_t i = 0; i < count; i++)
-		if (a - segments[i].vaddr < segments[i].mem_size)
-			return b - segments[i].vaddr < segments[i].mem_size;
-	return false;
-}
-
 static const struct name_entry *find_symbol(struct elf_source *e, uint64_t address)
 {
 	const struct name_entry *sym = name_table_find(&e->names, address);
@@ -94,7 +83,7 @@ static const struct name_entry *find_symbol(struct elf_source *e, uint64_t addre
 		return sym;
 	if (function_starts_find(&e->starts, address, &start) && start > sym->start)
 		return NULL;
-	return same_segment(e->file, sym->start, address) ? sym : NULL;
+	return elf_file_same_section(e->file, sym->start, address) ? sym : NULL;
 }
 
 static size_t elf_resolve(struct symbol_source *base, uint64_t address, struct symbol_level *levels,

@@ -105,7 +105,7 @@ static uint8_t fde_encoding(const uint8_t *at, const uint8_t *end)
 		if (*a == 'R')
 			return body.bad ? PE_OMIT : byte;
 		if (*a == 'P') /* after its encoding, a pointer of that width */
-			cursor_skip(&body, (byte & 0x0f) == PE_SDATA4 || (byte & 0x0f) == PE_UDATA4 ? 4 : 8);
+			cursor_skip(&body, (byte & 7) == PE_UDATA4 ? 4 : 8);
 	}
 	return PE_ABSPTR;
 }

@@ -48,8 +48,8 @@ static int compare_entries(const void *va, const void *vb)
 int name_table_add(struct name_table *t, const struct elf_symbol *sym)
 {
 	uint64_t size = sym->end - sym->start;
-	struct name_entry e = {sym->start, sym->name, size < UINT32_MAX ? (uint32_t)size : UINT32_MAX,
-		rank_of(sym)};
+	uint32_t size32 = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
+	struct name_entry e = {sym->start, sym->name, size32, rank_of(sym)};
 
 	if (t->entries.len >= NAME_NONE)
 		return -ENOMEM;

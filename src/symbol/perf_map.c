@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * /tmp/perf-PID.map: "START SIZE NAME" a line, both numbers in hexadecimal, written by JIT compilers
- * as they go (Linux tools/perf/Documentation/jit-interface.txt). Code memory is reused, so a later
- * line overrides what it overlaps of earlier ones; the parts of the earlier one that stick out stay.
+ * /tmp/perf-PID.map: "START SIZE NAME" a line, both numbers in hexadecimal, written by JIT
+ * compilers as they go (Linux tools/perf/Documentation/jit-interface.txt). Code memory is reused,
+ * so a later line overrides what it overlaps of earlier ones; what sticks out of those stays.
  *
  * The file is written by the target into a directory everybody can write to: only a regular file
  * of the target's own user is believed.

@@ -69,7 +69,8 @@ static int read_relocations(struct elf_file *f, const char *section, struct slot
 
 		if (ours)
 			s.name = dynamic_name(&symbols, &strings, ELF64_R_SYM(r.r_info));
-		if ((ours && vec_push(&ret->sorted, s)) || (numbered && vec_push(&ret->numbered, s)))
+		if ((ours && vec_push(&ret->sorted, s)) ||
+			(numbered && vec_push(&ret->numbered, s)))
 			return -ENOMEM;
 	}
 	return 0;
@@ -106,7 +107,8 @@ static const struct slot *decode_x86(
 
 	if (ibt && opcode == 0x68) {
 		uint32_t number = cursor_u32(&c);
-		return !c.bad && number < slots->numbered.len ? &slots->numbered.data[number] : NULL;
+		bool known = !c.bad && number < slots->numbered.len;
+		return known ? &slots->numbered.data[number] : NULL;
 	}
 	if (opcode != 0xff || cursor_u8(&c) != 0x25)
 		return NULL;
@@ -132,7 +134,8 @@ static const struct slot *decode_aarch64(
 		return NULL;
 	uint64_t pages = (uint64_t)((adrp >> 5 & 0x7ffff) << 2 | (adrp >> 29 & 3));
 	uint64_t signed_pages = (pages ^ 0x100000) - 0x100000; /* 21 bits, signed */
-	return slot_at(slots, (address & ~0xfffULL) + (signed_pages << 12) + (ldr >> 10 & 0xfff) * 8);
+	uint64_t page = (address & ~0xfffULL) + (signed_pages << 12);
+	return slot_at(slots, page + (ldr >> 10 & 0xfff) * 8);
 }
 
 static const char *stub_name(

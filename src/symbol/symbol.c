@@ -159,7 +159,7 @@ struct symbol_answer symbol_resolve(struct symbol_source *s, uint64_t address)
 	enum symbol_reason reason = SYMBOL_NO_SYMBOLS;
 	size_t count = s->ops->resolve(s, address, levels, &reason);
 	struct symbol_level *kept = count ? new_levels(s, count) : NULL;
-	struct known_answer k = {.levels = kept, .count = kept ? (uint32_t)count : 0, .reason = reason};
+	struct known_answer k = {kept, kept ? (uint32_t)count : 0, reason};
 
 	if (count && !kept) /* out of memory: a hole, not a failure */
 		k.reason = SYMBOL_NO_SYMBOLS;

@@ -85,6 +85,9 @@ TEST(ourselves)
 	check(elf_file_vaddr_of_offset(f, (uint64_t)(text.bytes - image), &vaddr));
 	check_u64(vaddr, text.vaddr);
 	check(!elf_file_vaddr_of_offset(f, size + 1, &vaddr));
+	check(elf_file_same_section(f, text.vaddr, text.vaddr + text.size - 1));
+	check(!elf_file_same_section(f, text.vaddr, text.vaddr + text.size));
+	check(!elf_file_same_section(f, text.vaddr, text.vaddr - 1));
 	check(!elf_file_section(f, ".no-such", &text));
 	struct wanted w = find_symbol(f, "main");
 	check_u64((uint64_t)w.count, 1);

@@ -196,7 +196,8 @@ TEST(symbols_of_minidebug)
 TEST(neighbours_take_no_blame)
 {
 	struct opened o = open_with("chain-stripped", (struct symbol_elf_options){.root = ""});
-	struct symbol_answer a = symbol_resolve(o.source, address_in("chain-exported", "mark_hidden"));
+	uint64_t address = address_in("chain-exported", "mark_hidden");
+	struct symbol_answer a = symbol_resolve(o.source, address);
 
 	check_u64(a.count, 0);
 	check(a.reason == SYMBOL_NO_SYMBOLS);
@@ -207,6 +208,21 @@ TEST(neighbours_take_no_blame)
 	check(a.reason == SYMBOL_OK && a.count == 1 && !strcmp(a.levels[0].name, "outer"));
 	a = symbol_resolve(o.source, 1ULL << 40);
 	check(!a.count && a.reason == SYMBOL_NO_SYMBOLS);
+	close_opened(&o);
+}
+
+/* _init has no size and .plt comes right behind its section. */
+TEST(unsized_symbols_end_with_their_section)
+{
+	struct opened o = open_with("chain", (struct symbol_elf_options){.root = ""});
+	uint64_t init = address_in("chain", "_init");
+	struct elf_section s;
+
+	struct symbol_answer a = symbol_resolve(o.source, init + 4);
+	check(a.count == 1 && !strcmp(a.levels[0].name, "_init"));
+	check(elf_file_section(o.file, ".plt", &s));
+	a = symbol_resolve(o.source, s.vaddr);
+	check(!a.count || strcmp(a.levels[0].name, "_init"));
 	close_opened(&o);
 }
 
@@ -501,7 +517,8 @@ TEST(demangling)
 			"std::vector<int, std::allocator<int> >::push_back(int const&)"},
 		{"_Z3maxIiET_S0_S0_", "max<int>(int, int)"},
 		{"_ZN3fooC2Ev", "foo::foo()"},
-		{"_ZZN1aC4EvENKUlvE_clEv.cold", "a::a()::{lambda()#1}::operator()() const [clone .cold]"},
+		{"_ZZN1aC4EvENKUlvE_clEv.cold",
+			"a::a()::{lambda()#1}::operator()() const [clone .cold]"},
 		{"_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt"},
 		{"_RNvCs15kBYyAo9fc_7mycrate7example", "mycrate::example"},
 		{"_RNvMCsdYIDT8dqzgw_4demoNtB2_3Foo3bar", "<demo::Foo>::bar"},
@@ -549,7 +566,8 @@ int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(inline_chains), T(shared_dwz_file),
 		T(debuginfod_server), T(names_without_inlines), T(lost_split_file),
-		T(symbols_of_minidebug), T(neighbours_take_no_blame), T(stubs),
+		T(symbols_of_minidebug), T(neighbours_take_no_blame),
+		T(unsized_symbols_end_with_their_section), T(stubs),
 		T(scopes_and_templates), T(c_library), T(table_of_names), T(kernel_text),
 		T(kernel_of_this_machine), T(perf_map_overlaps), T(perf_map_garbage),
 		T(perf_map_random), T(perf_map_of_ourselves), T(demangling),
