@@ -217,10 +217,9 @@ int cfi_table_index(struct cfi_table *t, const struct unwind_section *hdr)
 {
 	int err = fde_index_from_hdr(&t->index, hdr, &t->section);
 
-	t->trusted = false;
 	if (err == -EINVAL) {
 		err = fde_index_scan(&t->index, &t->section);
-		t->trusted = true;
+		t->counted = true;
 	}
 	t->cie.offset = UINT64_MAX;
 	if (!err)
@@ -240,14 +239,18 @@ static int index_again(struct cfi_table *t)
 	return cfi_table_index(t, &none);
 }
 
-/* An address was not found: make sure, once, that the linker's table holds. True when it did not,
- * and a second look may help. */
-static bool distrust(struct cfi_table *t)
+/* An address was not found. Where the linker's table is to blame, ours replaces it; true then, and
+ * a second look may help. That every FDE is in the table is made sure of once. */
+static bool distrust(struct cfi_table *t, uint64_t vaddr)
 {
-	if (t->trusted)
-		return false;
-	t->trusted = true;
-	return !fde_index_is_complete(&t->index, &t->section) && !index_again(t);
+	size_t i = fde_index_find(&t->index, vaddr);
+	bool wrong = !t->index.own && fde_index_is_wrong_at(&t->index, &t->section, i);
+
+	if (!wrong && !t->counted) {
+		t->counted = true;
+		wrong = fde_index_count_fdes(&t->section) > t->index.count;
+	}
+	return wrong && !index_again(t);
 }
 
 /* ---- lookup ---- */
@@ -338,7 +341,7 @@ const struct unwind_rule *cfi_table_rule(struct cfi_table *t, uint64_t vaddr)
 
 	uint16_t rule = find_rule(t, vaddr, &err);
 
-	if (err == -ESTALE ? !index_again(t) : !err && rule == RULE_NONE && distrust(t)) {
+	if (err == -ESTALE ? !index_again(t) : !err && rule == RULE_NONE && distrust(t, vaddr)) {
 		err = 0;
 		rule = find_rule(t, vaddr, &err);
 	}

@@ -24,7 +24,7 @@ struct cfi_table {
 	struct rule_set *rules; /* the module's; rule 0 holds at function entry */
 	bool go;		/* fill in the frame pointer rule the Go linker leaves out */
 	bool indexed;		/* index is built; may still be empty */
-	bool trusted;		/* the linker's table was checked against the section */
+	bool counted;		/* the linker's table names as many FDEs as there are */
 	struct fde_index index;
 	uint32_t *slots;
 	uint32_t *words;

@@ -144,21 +144,25 @@ static bool is_sorted(const struct fde_index *index, const struct cfi_section *s
 	return good;
 }
 
-/* A table left over from before a tool rewrote the section is sorted but wrong. Looks at every
- * `step`th entry. */
-static bool names_its_fdes(const struct fde_index *index, const struct cfi_section *s, size_t step)
+static bool names_its_fde(
+	const struct fde_index *index, const struct cfi_section *s, struct cfi_cie *cie, size_t i)
 {
-	struct cfi_cie cie = {.offset = UINT64_MAX};
+	uint64_t offset = fde_index_offset(index, i);
 	struct cfi_fde fde;
 
-	for (size_t i = 0; i < index->count; i += step) {
-		uint64_t offset = fde_index_offset(index, i);
+	return cfi_read_fde(s, offset, cie, &fde) && fde.start == fde_index_start(index, i) &&
+	       !(i && offset == fde_index_offset(index, i - 1));
+}
 
-		if (!cfi_read_fde(s, offset, &cie, &fde) || fde.start != fde_index_start(index, i))
+/* A table left over from before a tool rewrote the section is sorted but wrong. */
+static bool looks_right(const struct fde_index *index, const struct cfi_section *s)
+{
+	struct cfi_cie cie = {.offset = UINT64_MAX};
+	size_t step = index->count / HDR_PROBES + 1;
+
+	for (size_t i = 0; i < index->count; i += step)
+		if (!names_its_fde(index, s, &cie, i))
 			return false;
-		if (i && offset == fde_index_offset(index, i - 1))
-			return false;
-	}
 	return true;
 }
 
@@ -168,15 +172,24 @@ int fde_index_from_hdr(
 	int err = -EINVAL;
 
 	*index = (struct fde_index){0};
-	if (hdr->size && read_hdr(index, hdr, s) && is_sorted(index, s) &&
-		names_its_fdes(index, s, index->count / HDR_PROBES + 1))
+	if (hdr->size && read_hdr(index, hdr, s) && is_sorted(index, s) && looks_right(index, s))
 		err = build_buckets(index);
 	if (err)
 		fde_index_release(index);
 	return err;
 }
 
-bool fde_index_is_complete(const struct fde_index *index, const struct cfi_section *s)
+bool fde_index_is_wrong_at(const struct fde_index *index, const struct cfi_section *s, size_t i)
+{
+	struct cfi_cie cie = {.offset = UINT64_MAX};
+	size_t next = i == FDE_NOT_FOUND ? 0 : i + 1;
+
+	if (i != FDE_NOT_FOUND && !names_its_fde(index, s, &cie, i))
+		return true;
+	return next < index->count && !names_its_fde(index, s, &cie, next);
+}
+
+size_t fde_index_count_fdes(const struct cfi_section *s)
 {
 	uint64_t next = 0, offset;
 	enum cfi_entry entry;
@@ -184,7 +197,7 @@ bool fde_index_is_complete(const struct fde_index *index, const struct cfi_secti
 
 	while ((entry = cfi_next(s, &next, &offset)) != CFI_END)
 		count += entry == CFI_FDE;
-	return count <= index->count && names_its_fdes(index, s, 1);
+	return count;
 }
 
 /* ---- our own ---- */

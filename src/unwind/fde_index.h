@@ -34,9 +34,12 @@ int fde_index_from_hdr(
 /* Scans the section. 0 or -ENOMEM (the index is empty then). */
 int fde_index_scan(struct fde_index *index, const struct cfi_section *s);
 
-/* Whether the linker's table is right in every entry and leaves no FDE of the section out; a pass
- * over the whole section, for when an address was not found. */
-bool fde_index_is_complete(const struct fde_index *index, const struct cfi_section *s);
+/* For an address that was not found though entry i (FDE_NOT_FOUND: none) is the last one below it:
+ * whether the linker's table is wrong around there. */
+bool fde_index_is_wrong_at(const struct fde_index *index, const struct cfi_section *s, size_t i);
+
+/* How many FDEs stand in the section, which may be more than the linker's table names. */
+size_t fde_index_count_fdes(const struct cfi_section *s);
 
 /* The last entry that starts at or below `vaddr`, or FDE_NOT_FOUND. Whether it reaches as far as
  * vaddr only the FDE knows. */

@@ -127,29 +127,31 @@ void unwind_module_free(struct unwind_module *m)
 	free(m);
 }
 
+/* An index that was not wanted so far, or that memory ran out for. 0 or -ENOMEM. */
+static int need_index(struct cfi_table *t)
+{
+	return t->indexed ? 0 : cfi_table_index(t, &no_hdr);
+}
+
 /* Most files have a .debug_frame that repeats a part of .eh_frame, or none, so it is not touched
  * before an address asks for it. */
 const struct unwind_rule *unwind_module_rule(struct unwind_module *m, uint64_t vaddr)
 {
-	const struct unwind_rule *rule = cfi_table_rule(&m->eh, vaddr);
+	const struct unwind_rule *rule = NULL;
 
-	if (rule || !m->debug.section.size)
-		return rule;
-	if (!m->debug.indexed && cfi_table_index(&m->debug, &no_hdr))
-		return NULL;
-	return cfi_table_rule(&m->debug, vaddr);
-}
-
-bool unwind_module_function(struct unwind_module *m, uint64_t vaddr, uint64_t *ret_start)
-{
-	return cfi_table_function(&m->eh, vaddr, ret_start) ||
-	       cfi_table_function(&m->debug, vaddr, ret_start);
+	if (!need_index(&m->eh))
+		rule = cfi_table_rule(&m->eh, vaddr);
+	if (!rule && m->debug.section.size && !need_index(&m->debug))
+		rule = cfi_table_rule(&m->debug, vaddr);
+	return rule;
 }
 
 int unwind_module_expand_all(struct unwind_module *m)
 {
-	int err = m->debug.indexed ? 0 : cfi_table_index(&m->debug, &no_hdr);
+	int err = need_index(&m->eh);
 
+	if (!err)
+		err = need_index(&m->debug);
 	if (!err)
 		err = cfi_table_expand_all(&m->eh);
 	return err ? err : cfi_table_expand_all(&m->debug);
