@@ -58,6 +58,22 @@ def measured(command, **options):
     return cost_of(start(command, **options))
 
 
+def measured_within(command, limit_s):
+    """(CPU seconds, whether it came to its end within limit_s seconds). perf starts addr2line for
+    inlined functions, which may take longer than anyone wants to wait."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    child = start(command, start_new_session=True)
+    try:
+        child.wait(limit_s)
+        done = True
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        done = False
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done
+
+
 def stop(child):
     if child.poll() is None:
         child.kill()
