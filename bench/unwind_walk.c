@@ -134,12 +134,26 @@ static double time_ours(struct unwinder *u, const struct sampled_process *p)
 
 /* ---- libdwfl ---- */
 
-static void time_dwfl(const struct sampled_process *p, double ours_ns_a_frame)
+/* Is each of the two stacks the beginning of the other, or the same? */
+static bool same_as_ours(struct unwinder *u, const struct sampled_process *p,
+	const struct stack_sample *s, const uint64_t *pcs, size_t count)
+{
+	static struct unwind_frame frames[MAX_FRAMES];
+	enum unwind_end end;
+	size_t n = walk_one(u, p, s, frames, &end);
+
+	for (size_t i = 0; i < n && i < count; i++)
+		if (frames[i].pc != pcs[i])
+			return false;
+	return true;
+}
+
+static void time_dwfl(struct unwinder *u, const struct sampled_process *p, double ours_ns_a_frame)
 {
 	static uint64_t pcs[MAX_FRAMES];
 	struct dwfl_walker *w = dwfl_walker_new(p);
 	uint64_t best = 0;
-	size_t frames = 0;
+	size_t frames = 0, same = 0;
 
 	if (!w)
 		return;
@@ -155,12 +169,19 @@ static void time_dwfl(const struct sampled_process *p, double ours_ns_a_frame)
 		if (!pass || ns < best)
 			best = ns;
 	}
+	vec_each (&p->samples, s) {
+		size_t n = dwfl_walker_walk(w, s, pcs, MAX_FRAMES);
+
+		same += same_as_ours(u, p, s, pcs, n < MAX_FRAMES ? n : MAX_FRAMES);
+	}
 	dwfl_walker_free(w);
 
 	double ns_a_frame = (double)best / (double)(frames ? frames : 1);
 
-	printf("  libdwfl     %8.1f ns/frame  %6.1f frames/stack  ratio %.1fx\n", ns_a_frame,
-		(double)frames / (double)p->samples.len, ns_a_frame / ours_ns_a_frame);
+	printf("  libdwfl     %8.1f ns/frame  %6.1f frames/stack  ratio %.1fx, same frames in "
+	       "%.2f%% of stacks\n",
+		ns_a_frame, (double)frames / (double)p->samples.len, ns_a_frame / ours_ns_a_frame,
+		100.0 * (double)same / (double)p->samples.len);
 }
 
 /* ---- one process ---- */
@@ -214,7 +235,7 @@ static void report(const char *name, const struct sampled_process *p, const stru
 	       "cache hits %.1f%%\n",
 		ns, (double)t.frames / (double)p->samples.len, (double)cold / (double)t.frames,
 		100.0 * (double)hits / (double)(hits + misses ? hits + misses : 1));
-	time_dwfl(p, ns);
+	time_dwfl(u, p, ns);
 	print_tally(&t, p->samples.len);
 	unwinder_free(u);
 }
