@@ -961,6 +961,8 @@ TEST(what_a_module_was_made_from)
 /* Opens and expands everything; what was found is only wrong by absence. */
 static int build(const struct unwind_module_input *input)
 {
+	static const unsigned asked[] = {1, FUNCTIONS - 1};
+	const struct unwind_rule *before[COUNT(asked)];
 	struct unwind_module *m = NULL;
 	int rc = unwind_module_new(input, &m, NULL);
 
@@ -968,16 +970,18 @@ static int build(const struct unwind_module_input *input)
 		check(!m);
 		return rc;
 	}
+	for (size_t i = 0; i < COUNT(asked); i++)
+		before[i] = unwind_module_rule(m, AT + 0x20 * asked[i]);
+	rc = unwind_module_expand_all(m);
+	for (size_t i = 0; i < COUNT(asked); i++) {
+		const struct unwind_rule *again = unwind_module_rule(m, AT + 0x20 * asked[i]);
 
-	const struct unwind_rule *first = unwind_module_rule(m, AT + 0x20);
-	int expanded = unwind_module_expand_all(m);
-	const struct unwind_rule *again = unwind_module_rule(m, AT + 0x20);
-
-	check(!first || first->cfa_offset == 1);
-	check(!again || again->cfa_offset == 1);
-	check(expanded || (first ? first == again : again != NULL));
+		check(!before[i] || before[i]->cfa_offset == (int32_t)asked[i]);
+		check(!again || again->cfa_offset == (int32_t)asked[i]);
+		check(rc || (before[i] ? before[i] == again : again != NULL));
+	}
 	unwind_module_free(m);
-	return expanded;
+	return rc;
 }
 
 TEST(no_memory)
@@ -991,13 +995,16 @@ TEST(no_memory)
 	cfi_bytes_fde(&eh, AT + 0x40000, 0x20, OPS(DW_CFA_remember_state, DW_CFA_restore_state));
 	cfi_bytes_cie(&debug, &spec);
 	cfi_bytes_fde(&debug, AT + 0x80000, 0x20, OPS(DW_CFA_def_cfa_offset, 16));
-	for (int with_hdr = 0; with_hdr < 2; with_hdr++) {
+	/* Without a table, with a good one, with one that misses functions. */
+	for (int table = 0; table < 3; table++) {
 		struct unwind_module_input input = {.eh_frame = cfi_bytes_section(&eh),
 			.debug_frame = cfi_bytes_section(&debug),
 			.text = &text,
 			.text_count = 1};
 
-		if (with_hdr)
+		if (table == 2)
+			break_hdr(&hdr, 2);
+		if (table)
 			input.eh_frame_hdr = cfi_bytes_section(&hdr);
 		for (uint64_t n = 0;; n++) {
 			alloc_fail_begin(n);
