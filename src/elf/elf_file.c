@@ -123,12 +123,13 @@ static bool section_header(const struct elf_file *f, uint64_t index, Elf64_Shdr 
 	return at;
 }
 
-/* The name at `offset` of a string table, "" when it does not end inside. */
-static const char *table_string(const uint8_t *table, uint64_t size, uint64_t offset)
+/* A string table whose last byte is not NUL ends at its last NUL; then every offset inside names a
+ * string that ends inside. */
+uint64_t elf_string_table_size(const uint8_t *table, uint64_t size)
 {
-	if (!table || offset >= size || !memchr(table + offset, 0, size - offset))
-		return "";
-	return (const char *)table + offset;
+	const uint8_t *nul = table ? memrchr(table, 0, size) : NULL;
+
+	return nul ? (uint64_t)(nul - table) + 1 : 0;
 }
 
 static int read_sections(struct elf_file *f)
@@ -148,6 +149,7 @@ static int read_sections(struct elf_file *f)
 	const uint8_t *table = names.sh_type == SHT_STRTAB
 		? image_range(f, names.sh_offset, names.sh_size)
 		: NULL;
+	uint64_t table_size = elf_string_table_size(table, names.sh_size);
 
 	for (uint64_t i = 0; i < count; i++) {
 		struct section_entry s = {0};
@@ -156,7 +158,7 @@ static int read_sections(struct elf_file *f)
 			break;
 		if (s.hdr.sh_type != SHT_NOBITS && s.hdr.sh_type != SHT_NULL)
 			s.bytes = image_range(f, s.hdr.sh_offset, s.hdr.sh_size);
-		s.name = table_string(table, names.sh_size, s.hdr.sh_name);
+		s.name = s.hdr.sh_name < table_size ? (const char *)table + s.hdr.sh_name : "";
 		if (vec_push(&f->sections, s))
 			return -ENOMEM;
 		if (s.hdr.sh_type == SHT_NOTE && s.bytes)

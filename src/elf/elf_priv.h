@@ -37,6 +37,9 @@ struct elf_file {
 int elf_file_open_owned(
 	uint8_t *bytes, size_t size, const char *name, struct elf_file **ret, struct err *err);
 
+/* How much of a string table can be used. */
+uint64_t elf_string_table_size(const uint8_t *table, uint64_t size);
+
 struct section_entry *elf_find_section(const struct elf_file *f, const char *name);
 
 /* The bytes of a section, decompressed when needed and then kept. False when there are none. */

@@ -15,14 +15,6 @@ struct table {
 	bool dynamic;
 };
 
-/* A string table whose last byte is not NUL ends at its last NUL. */
-static void trim_strings(struct elf_section *strings)
-{
-	const uint8_t *nul = memrchr(strings->bytes, 0, strings->size);
-
-	strings->size = nul ? (size_t)(nul - strings->bytes) + 1 : 0;
-}
-
 static bool find_table(struct elf_file *f, uint32_t type, struct table *ret)
 {
 	vec_each(&f->sections, s) {
@@ -33,7 +25,7 @@ static bool find_table(struct elf_file *f, uint32_t type, struct table *ret)
 		if (!elf_section_contents(s, &ret->symbols) ||
 			!elf_section_contents(&f->sections.data[s->hdr.sh_link], &ret->strings))
 			return false;
-		trim_strings(&ret->strings);
+		ret->strings.size = elf_string_table_size(ret->strings.bytes, ret->strings.size);
 		return true;
 	}
 	return false;

@@ -2,13 +2,18 @@
 #include "symbol/dwarf_units.h"
 
 #include <dwarf.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "elf/in_root.h"
 
-#define MAX_RANGES_A_DIE (1u << 20)
+/* Far above what compilers write; DIEs that share one range list would fill memory without. */
+#define MAX_RANGES_A_DIE (1u << 16)
+#define MAX_FUNCTIONS_A_UNIT (1u << 22)
+#define MAX_INLINES_A_FUNCTION (1u << 20)
+#define MAX_UNIT_RANGES (1u << 24)
 #define MAX_SCOPE_DEPTH 32
 #define MAX_BLOCK_DEPTH 256
 #define MAX_OVERLAP 64 /* entries looked at before the nearest one */
@@ -42,7 +47,7 @@ static int add_unit_range(void *ctx, uint64_t low, uint64_t high)
 	struct unit_adder *a = ctx;
 	struct unit_range r = {low, high, a->unit};
 
-	return vec_push(&a->u->ranges, r);
+	return a->u->ranges.len < MAX_UNIT_RANGES ? vec_push(&a->u->ranges, r) : -E2BIG;
 }
 
 static int compare_ranges(const void *va, const void *vb)
@@ -67,8 +72,11 @@ int dwarf_units_read(struct dwarf_units *u, Dwarf *dwarf)
 
 		if (tag != DW_TAG_compile_unit && tag != DW_TAG_skeleton_unit)
 			continue;
-		if (vec_push(&u->units, unit) || each_range(&die, add_unit_range, &adder))
+		if (vec_push(&u->units, unit))
 			return -ENOMEM;
+		int rc = each_range(&die, add_unit_range, &adder);
+		if (rc)
+			return rc;
 	}
 	if (u->ranges.len)
 		qsort(u->ranges.data, u->ranges.len, sizeof(struct unit_range), compare_ranges);
@@ -85,7 +93,8 @@ static int add_function(void *ctx, uint64_t low, uint64_t high)
 	struct function_adder *a = ctx;
 	struct dwarf_function f = {.low = low, .high = high, .die = a->die};
 
-	return vec_push(&a->unit->functions, f);
+	return a->unit->functions.len < MAX_FUNCTIONS_A_UNIT ? vec_push(&a->unit->functions, f)
+							     : -E2BIG;
 }
 
 static bool holds_functions(int tag)
@@ -222,7 +231,7 @@ static void load_unit(struct dwarf_units *u, struct dwarf_unit *unit)
 	unit->code_dwarf = dwarf_cu_getdwarf(unit->code.cu);
 	unit->qualified = has_namespaces(&unit->code);
 	unit->directory = string_attribute(&unit->die, DW_AT_comp_dir);
-	(void)collect_functions(unit, &unit->code, 0); /* out of memory: fewer names */
+	(void)collect_functions(unit, &unit->code, 0); /* too many: fewer names */
 	if (unit->functions.len)
 		qsort(unit->functions.data, unit->functions.len, sizeof(struct dwarf_function),
 			compare_functions);
@@ -285,7 +294,7 @@ static int add_inline(void *ctx, uint64_t low, uint64_t high)
 	struct inline_adder *a = ctx;
 	struct inline_range r = {low, high, a->die, a->depth};
 
-	return vec_push(a->list, r);
+	return a->list->len < MAX_INLINES_A_FUNCTION ? vec_push(a->list, r) : -E2BIG;
 }
 
 /* Inlined calls stand in the function, in each other, and in lexical blocks. */
@@ -328,7 +337,9 @@ const struct inline_list *dwarf_unit_inlines(struct dwarf_unit *unit, struct dwa
 		return &unit->inline_lists.data[fn->inlines - 1];
 	if (!dwarf_offdie(unit->code_dwarf, fn->die, &die))
 		return NULL;
-	if (collect_inlines(&list, &die, 0, 0) || vec_push(&unit->inline_lists, list)) {
+	if (collect_inlines(&list, &die, 0, 0))
+		vec_release(&list); /* too many: none, and not tried again */
+	if (vec_push(&unit->inline_lists, list)) {
 		vec_release(&list);
 		return NULL;
 	}

@@ -58,7 +58,8 @@ struct dwarf_units {
 	bool has_split;    /* and one was */
 };
 
-/* Reads the ranges of all units. 0 or -ENOMEM; what is broken is left out. */
+/* Reads the ranges of all units; what is broken is left out. 0, -ENOMEM, or -E2BIG for more ranges
+ * than a compiler writes. */
 int dwarf_units_read(struct dwarf_units *u, Dwarf *dwarf);
 
 /* The unit whose code covers the address, ready for use; NULL when there is none. */

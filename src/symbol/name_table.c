@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define MAX_NESTING 256
+#define MAX_COMPARED 1024 /* bytes of a name; hostile ones are as long as the file */
 
 /* Smaller is better. */
 static uint32_t rank_of(const struct elf_symbol *sym)
@@ -27,11 +28,11 @@ static int compare_names(const char *a, const char *b)
 
 	if (la != lb)
 		return (la > lb) - (la < lb);
-	la = strlen(a);
-	lb = strlen(b);
+	la = strnlen(a, MAX_COMPARED);
+	lb = strnlen(b, MAX_COMPARED);
 	if (la != lb)
 		return (la > lb) - (la < lb);
-	return strcmp(a, b);
+	return strncmp(a, b, MAX_COMPARED);
 }
 
 static int compare_entries(const void *va, const void *vb)

@@ -43,10 +43,7 @@ static const char *dynamic_name(
 	if (!index || index >= symbols->size / sizeof(sym))
 		return NULL;
 	memcpy(&sym, symbols->bytes + index * sizeof(sym), sizeof(sym));
-	if (sym.st_name >= strings->size ||
-		!memchr(strings->bytes + sym.st_name, 0, strings->size - sym.st_name))
-		return NULL;
-	return (const char *)strings->bytes + sym.st_name;
+	return sym.st_name < strings->size ? (const char *)strings->bytes + sym.st_name : NULL;
 }
 
 static int read_relocations(struct elf_file *f, const char *section, struct slots *ret)
@@ -58,6 +55,8 @@ static int read_relocations(struct elf_file *f, const char *section, struct slot
 		return 0;
 	if (!elf_file_section(f, ".dynsym", &symbols) || !elf_file_section(f, ".dynstr", &strings))
 		symbols.size = 0;
+	if (!strings.size || strings.bytes[strings.size - 1])
+		symbols.size = 0; /* names that may not end: none */
 
 	struct cursor c = cursor_over(rela.bytes, rela.size);
 	while (cursor_left(&c) >= sizeof(Elf64_Rela)) {
