@@ -34,11 +34,13 @@ static const struct options_usage usage = {
 	.about = "Writes the recording IN as OUT, in the format that the name of OUT tells (- is "
 		 "stdout), and says what that format cannot hold.",
 	.options = convert_options,
-	.examples = {
-		{"For go tool pprof", "sonde convert " DEFAULT_RECORDING " cpu.pb.gz"},
-		{"For flamegraph.pl, through a pipe",
-			"sonde convert " DEFAULT_RECORDING " - --to folded | flamegraph.pl >cpu.svg"},
-	},
+	.examples =
+		{
+			{"For go tool pprof", "sonde convert " DEFAULT_RECORDING " cpu.pb.gz"},
+			{"For flamegraph.pl, through a pipe",
+				"sonde convert " DEFAULT_RECORDING
+				" - --to folded | flamegraph.pl >cpu.svg"},
+		},
 	.max_arguments = 2,
 };
 
@@ -71,9 +73,11 @@ static int choose(const struct convert_args *args, const char *out, const struct
 			&usage, "unknown format '%s': there are %s", args->to, names.data);
 	else if (!*ret)
 		status = options_complain(&usage,
-			"the name '%s' tells no format: say --to FORMAT, one of %s", out, names.data);
+			"the name '%s' tells no format: say --to FORMAT, one of %s", out,
+			names.data);
 	else if ((*ret)->binary && !strcmp(out, "-") && isatty(STDOUT_FILENO))
-		status = options_complain(&usage, "%s is not for terminals: name a file", (*ret)->name);
+		status = options_complain(
+			&usage, "%s is not for terminals: name a file", (*ret)->name);
 	buf_release(&names);
 	return status;
 }
@@ -112,7 +116,8 @@ int cmd_convert(int argc, char **argv)
 	if (args.list)
 		return list_formats();
 	if (rest.count < 2)
-		return options_complain(&usage, "what to read and what to write must both be named");
+		return options_complain(
+			&usage, "what to read and what to write must both be named");
 	status = thread_options_check(&usage, &args.load.threads);
 	if (status == STATUS_OK)
 		status = choose(&args, rest.args[1], &format);

@@ -57,7 +57,8 @@ int load_profile(const char *command, const char *path, const struct load_reques
 	if (rc)
 		return rc;
 	tell_damage(command, path, p);
-	rc = check_anything(path, p, given || request->threads.main_only || request->threads.tid, err);
+	rc = check_anything(
+		path, p, given || request->threads.main_only || request->threads.tid, err);
 	if (rc) {
 		profile_free(p);
 		return rc;

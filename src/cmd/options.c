@@ -61,8 +61,8 @@ static int parse_scaled(const char *text, const struct unit *units, bool fractio
 	if (!units->name)
 		return bad_number(text, expected, err);
 	if (__builtin_mul_overflow(whole, units->factor, &value) ||
-		__builtin_add_overflow(
-			value, (uint64_t)((double)parts * (double)units->factor / (double)scale), &value))
+		__builtin_add_overflow(value,
+			(uint64_t)((double)parts * (double)units->factor / (double)scale), &value))
 		return err_set(err, ERANGE, "'%s' is too large", text);
 	*ret = value;
 	return 0;
@@ -167,7 +167,8 @@ static void print_option(const struct option_spec *spec, size_t columns)
 
 	if (spec->short_name)
 		len = snprintf(left, sizeof(left), "  -%c, --%s%s%s", spec->short_name,
-			spec->long_name, spec->metavar ? " " : "", spec->metavar ? spec->metavar : "");
+			spec->long_name, spec->metavar ? " " : "",
+			spec->metavar ? spec->metavar : "");
 	else
 		len = snprintf(left, sizeof(left), "      --%s%s%s", spec->long_name,
 			spec->metavar ? " " : "", spec->metavar ? spec->metavar : "");
@@ -198,7 +199,8 @@ void options_help(const struct options_usage *usage)
 	printf("\nExamples:\n");
 	for (size_t i = 0; i < sizeof(usage->examples) / sizeof(usage->examples[0]); i++)
 		if (usage->examples[i].command)
-			printf("  # %s\n  %s\n", usage->examples[i].does, usage->examples[i].command);
+			printf("  # %s\n  %s\n", usage->examples[i].does,
+				usage->examples[i].command);
 }
 
 int options_complain(const struct options_usage *usage, const char *fmt, ...)

@@ -22,8 +22,8 @@
  *		return status;
  *
  * Values keep what the caller put there unless the option is given. Accepted: --name, --name VALUE,
- * --name=VALUE, -n, -n VALUE, -nVALUE, -abc for flags; options and arguments in any order; `--` ends
- * the options. -h and --help are there without a row. Long names are never abbreviated.
+ * --name=VALUE, -n, -n VALUE, -nVALUE, -abc for flags; options and arguments in any order; `--`
+ * ends the options. -h and --help are there without a row. Long names are never abbreviated.
  */
 #ifndef SONDE_CMD_OPTIONS_H
 #define SONDE_CMD_OPTIONS_H
@@ -61,7 +61,10 @@ struct option_spec {
 };
 
 #define OPTION_ROW(s, l, k, type, member, ...)                                                     \
-	{.short_name = (s), .long_name = (l), .kind = (k), .at = offsetof(type, member), __VA_ARGS__}
+	{                                                                                          \
+		.short_name = (s), .long_name = (l), .kind = (k), .at = offsetof(type, member),    \
+		__VA_ARGS__                                                                        \
+	}
 #define OPTION_FLAG(s, l, type, member, text)                                                      \
 	OPTION_ROW(s, l, OPTION_KIND_FLAG, type, member, .help = (text))
 #define OPTION_STRING(s, l, type, member, meta, text)                                              \

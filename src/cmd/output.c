@@ -38,7 +38,7 @@ static bool reader_left(int fd)
 	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
 }
 
-/* 0 when everything arrived. After a failure inside stdio, errno is still that of the last write. */
+/* 0 when everything arrived. After a failure inside stdio, errno is still the last write's. */
 static int flush_error(FILE *out)
 {
 	bool failed = ferror(out);

@@ -31,9 +31,10 @@ static const struct option_spec report_options[] = {
 	OPTION_FLAG(0, "inverted", struct report_args, inverted,
 		"trees and flame graphs from the leaves up: who calls what is hot"),
 	OPTION_FLAG(0, "dump", struct report_args, dump, "every record of the file, as text"),
-	OPTION_NUMBER('n', "top", struct report_args, top, "N", 1, 1000000,
-		"list this many functions"),
-	OPTION_STRING('o', "output", struct report_args, output, "FILE", "write there, not to stdout"),
+	OPTION_NUMBER(
+		'n', "top", struct report_args, top, "N", 1, 1000000, "list this many functions"),
+	OPTION_STRING(
+		'o', "output", struct report_args, output, "FILE", "write there, not to stdout"),
 	OPTIONS_THREADS(struct report_args, load.threads),
 	OPTION_FLAG(0, "no-inline", struct report_args, load.no_inline,
 		"leave out inlined functions: their time is their caller's"),
@@ -47,10 +48,12 @@ static const struct options_usage usage = {
 		 "named). Without options: one screen with the facts, the hottest functions, the "
 		 "hottest paths and the threads. Shares are shares of CPU time.",
 	.options = report_options,
-	.examples = {
-		{"Where is the time?", "sonde report"},
-		{"A flame graph of the worker threads", "sonde report --svg -t '^worker' -o workers.svg"},
-	},
+	.examples =
+		{
+			{"Where is the time?", "sonde report"},
+			{"A flame graph of the worker threads",
+				"sonde report --svg -t '^worker' -o workers.svg"},
+		},
 	.max_arguments = 1,
 };
 

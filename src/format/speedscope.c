@@ -114,10 +114,13 @@ static int write_profile(struct scope *s, const char *name, const struct looks *
 
 	vec_each(looks, l)
 		end += l->weight;
-	buf_str(&s->line, first ? "{\"type\":\"sampled\",\"name\":" : ",\n{\"type\":\"sampled\",\"name\":");
+	buf_str(&s->line,
+		first ? "{\"type\":\"sampled\",\"name\":" : ",\n{\"type\":\"sampled\",\"name\":");
 	buf_json(&s->line, name);
-	buf_printf(&s->line, ",\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%" PRIu64 ",\n"
-		"\"samples\":[", end);
+	buf_printf(&s->line,
+		",\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%" PRIu64 ",\n"
+		"\"samples\":[",
+		end);
 	for (size_t i = 0; i < looks->len; i++) {
 		if (i)
 			buf_char(&s->line, ',');
@@ -206,8 +209,9 @@ static void write_head(struct scope *s)
 {
 	const char *command = profile_meta(s->p, "command");
 
-	buf_str(&s->line, "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\n"
-			  "\"exporter\":\"sonde " SONDE_VERSION "\",\"activeProfileIndex\":0,\"name\":");
+	buf_str(&s->line,
+		"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\n"
+		"\"exporter\":\"sonde " SONDE_VERSION "\",\"activeProfileIndex\":0,\"name\":");
 	buf_json(&s->line, command ? command : "sonde");
 	buf_str(&s->line, ",\n");
 }
@@ -246,7 +250,7 @@ const struct format_ops format_speedscope = {
 	.name = "speedscope",
 	.extensions = {".speedscope.json", ".json"},
 	.help = "https://www.speedscope.app, or npx speedscope FILE",
-	.loses = "modules, the line of each sample, which frames are inlined or guessed, gaps between "
-		 "samples",
+	.loses = "modules, the line of each sample, which frames are inlined or guessed, gaps "
+		 "between samples",
 	.write = write_speedscope,
 };

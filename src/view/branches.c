@@ -22,7 +22,7 @@ struct branches {
 	const struct view_options *o;
 	struct profile_tree tree;
 	struct buf *out;
-	char *shown;        /* by node: heads of chains that are drawn; NULL: whoever has min_percent */
+	char *shown; /* by node: heads of chains that are drawn; NULL: whoever has min_percent */
 	double min_percent;
 	struct buf prefix;  /* the vertical lines left of the current node */
 	VEC(struct visit) stack;
@@ -303,7 +303,8 @@ static int choose(struct branches *b, size_t limit)
 		size_t best = 0;
 
 		for (size_t i = 1; i < candidates.len; i++)
-			if (node_share(b, candidates.data[i]) > node_share(b, candidates.data[best]))
+			if (node_share(b, candidates.data[i]) >
+				node_share(b, candidates.data[best]))
 				best = i;
 		b->shown[candidates.data[best]] = 1;
 		from = chain_tail(b, candidates.data[best]);

@@ -44,7 +44,8 @@ static void moment(struct dump *d, uint64_t time_ns)
 }
 
 /* The name of an enum's value, or the number where this version knows none. */
-static void word(struct dump *d, const char *name, const char *const *words, size_t count, uint64_t v)
+static void word(
+	struct dump *d, const char *name, const char *const *words, size_t count, uint64_t v)
 {
 	if (v < count)
 		buf_printf(&d->line, " %s=%s", name, words[v]);
@@ -87,7 +88,8 @@ static void print_string(struct dump *d, const void *record)
 static void print_module(struct dump *d, const void *record)
 {
 	const struct record_module *r = record;
-	size_t len = r->build_id_bytes < sizeof(r->build_id) ? r->build_id_bytes : sizeof(r->build_id);
+	size_t len =
+		r->build_id_bytes < sizeof(r->build_id) ? r->build_id_bytes : sizeof(r->build_id);
 
 	ref(d, "id", 'm', r->id);
 	ref(d, "path", 's', r->path);
@@ -294,7 +296,9 @@ int view_dump(const char *path, FILE *out, struct err *err)
 	const struct capture_file_header *h = capture_reader_header(reader);
 
 	d.start_ns = h->start_monotonic_ns;
-	fprintf(out, "recording version=%u start_monotonic_ns=%" PRIu64 " start_realtime_ns=%" PRIu64 "\n",
+	fprintf(out,
+		"recording version=%u start_monotonic_ns=%" PRIu64
+		" start_realtime_ns=%" PRIu64 "\n",
 		h->version, h->start_monotonic_ns, h->start_realtime_ns);
 	while ((rc = capture_reader_next(reader, &record, err)) > 0) {
 		buf_clear(&d.line);

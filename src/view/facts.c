@@ -335,13 +335,16 @@ void view_damage(const struct profile *p, struct buf *out)
 		buf_printf(out, "%" PRIu64 " block%s missing\n", d->missing_blocks,
 			d->missing_blocks == 1 ? " is" : "s are");
 	if (d->skipped_bytes && !d->truncated)
-		buf_printf(out, "%" PRIu64 " bytes between blocks were skipped\n", d->skipped_bytes);
+		buf_printf(
+			out, "%" PRIu64 " bytes between blocks were skipped\n", d->skipped_bytes);
 	if (d->bad_records)
 		buf_printf(out, "%" PRIu64 " damaged record%s left out\n", d->bad_records,
 			d->bad_records == 1 ? " was" : "s were");
 	if (d->truncated)
-		buf_str(out, "the file ends in the middle of a block: its last samples are missing\n");
+		buf_str(out,
+			"the file ends in the middle of a block: its last samples are missing\n");
 	else if (d->no_end)
-		buf_str(out, "the recording did not end in order (killed, or still running): the last "
-			     "moments may be missing\n");
+		buf_str(out,
+			"the recording did not end in order (killed, or still running): the last "
+			"moments may be missing\n");
 }

@@ -1,5 +1,5 @@
-// The flame graph's behaviour. Boxes are nested <svg class="f"> elements in depth-first order; their
-// x and width are percentages of the page, which is how a picture of any width needs no layout.
+// The flame graph's behaviour. Boxes are nested <svg class="f"> elements in depth-first order;
+// their x and width are percentages of the page: a picture of any width needs no layout.
 "use strict";
 (function () {
 	var root = document.getElementById("sonde");
@@ -11,7 +11,7 @@
 	var bar = document.getElementById("header");
 	var CELL = 7.3; // width of a character of this font, measured below
 	var ROW = +root.getAttribute("data-row");
-	var zoomed = null;
+	var OPERATOR = /^operator(\(\)|\[\]|[<>=+*\/%^&|!~-]*)/;
 
 	boxes.forEach(function (box, i) {
 		var lines = box.firstElementChild.textContent.split("\n");
@@ -19,7 +19,8 @@
 			index: i, name: lines[0].replace(/ \(inlined\)$/, ""),
 			// The numbers first: a long name may run off the page.
 			title: [lines[1], lines[0]].concat(lines.slice(2)).join(" \u2014 "),
-			x: parseFloat(box.getAttribute("x")), w: parseFloat(box.getAttribute("width")),
+			x: parseFloat(box.getAttribute("x")),
+			w: parseFloat(box.getAttribute("width")),
 			y: +box.getAttribute("y"), label: box.lastElementChild
 		};
 	});
@@ -35,11 +36,11 @@
 			CELL = w;
 	}
 
-	// A name without the insides of its brackets (f<..>(..)), as src/view/name.c does it in text.
+	// A name without the insides of its brackets: f<..>(..), as src/view/name.c has it.
 	function withoutArguments(name) {
 		var out = "", depth = 0, hidden = 0, i, c;
 		for (i = 0; i < name.length; i++) {
-			var op = /^operator(\(\)|\[\]|[<>=+*\/%^&|!~-]*)/.exec(name.slice(i, i + 12));
+			var op = OPERATOR.exec(name.slice(i, i + 12));
 			if (op) {
 				if (!hidden)
 					out += op[0];
@@ -47,7 +48,8 @@
 				continue;
 			}
 			c = name[i];
-			if (")>]}".indexOf(c) >= 0 && depth && !(c === ">" && name[i - 1] === "-")) {
+			var arrow = c === ">" && name[i - 1] === "-";
+			if (depth && !arrow && ")>]}".indexOf(c) >= 0) {
 				if (hidden === depth)
 					hidden = 0;
 				depth--;
@@ -57,8 +59,9 @@
 			if ("(<[{".indexOf(c) < 0)
 				continue;
 			depth++;
-			if (!hidden && (c === "<" || c === "(") && i && !(c === "(" && ":.".indexOf(name[i - 1]) >= 0) &&
-				")>".indexOf(name[i + 1]) < 0) {
+			var where = !i || (c === "(" && ":.".indexOf(name[i - 1]) >= 0);
+			var empty = ")>".indexOf(name[i + 1]) >= 0;
+			if (!hidden && !where && !empty && "<(".indexOf(c) >= 0) {
 				hidden = depth;
 				out += "\u2026";
 			}
@@ -87,7 +90,8 @@
 			if (box.classList.contains("gone"))
 				return;
 			var px = parseFloat(box.getAttribute("width")) / 100 * page;
-			var columns = Math.floor((px - 6) / CELL), text = columns < 3 ? "" : fit(box, columns);
+			var columns = Math.floor((px - 6) / CELL);
+			var text = columns < 3 ? "" : fit(box, columns);
 			if (box.sonde.label.textContent !== text)
 				box.sonde.label.textContent = text;
 		});
@@ -101,11 +105,11 @@
 	function zoom(target) {
 		var from = target ? target.sonde.x : 0, span = target ? target.sonde.w : 100;
 		var depth = target ? target.sonde.y : -1, slack = 1e-4;
-		zoomed = target;
 		boxes.forEach(function (box) {
 			var s = box.sonde, above = s.y < depth;
-			var inside = s.x >= from - slack && s.x + s.w <= from + span + slack && !above;
-			var holds = above && s.x <= from + slack && s.x + s.w >= from + span - slack;
+			var right = s.x + s.w, end = from + span;
+			var inside = !above && s.x >= from - slack && right <= end + slack;
+			var holds = above && s.x <= from + slack && right >= end - slack;
 			box.classList.toggle("gone", !inside && !holds);
 			box.classList.toggle("path", holds);
 			if (holds)
@@ -126,7 +130,8 @@
 			input.classList.add("wrong");
 		}
 		boxes.forEach(function (box) {
-			var s = box.sonde, hit = !!expression && s.index > 0 && expression.test(s.name);
+			var s = box.sonde;
+			var hit = !!expression && s.index > 0 && expression.test(s.name);
 			box.classList.toggle("hit", hit);
 			// Boxes come depth first: whatever starts before `until` stands on a hit.
 			if (hit && s.x >= until - 1e-6) {
@@ -178,7 +183,8 @@
 		} else {
 			for (i = s.index + 1; i < boxes.length; i++) {
 				o = boxes[i].sonde;
-				if (key === "ArrowDown" ? o.y === s.y + ROW && o.x < s.x + s.w : o.y === s.y)
+				var callee = o.y === s.y + ROW && o.x < s.x + s.w;
+				if (key === "ArrowDown" ? callee : o.y === s.y)
 					break;
 			}
 		}

@@ -158,7 +158,8 @@ static int function_array(
 
 static void tree_open(const struct profile *p, const struct tree_node *n, struct buf *out)
 {
-	const char *name = n->function == PROFILE_NONE ? "all" : p->functions.data[n->function].name;
+	const char *name =
+		n->function == PROFILE_NONE ? "all" : p->functions.data[n->function].name;
 
 	buf_char(out, '{');
 	string(out, "name", name, true);

@@ -179,7 +179,8 @@ static int body(const struct profile *p, const struct view_options *o, size_t fi
 	vec_release(&ranking);
 	buf_char(out, '\n');
 	paint(out, &o->term, PAINT_TITLE,
-		o->inverted ? " total  hottest functions, and who calls them" : " total  hottest paths");
+		o->inverted ? " total  hottest functions, and who calls them"
+			    : " total  hottest paths");
 	buf_char(out, '\n');
 	rc = branches_hottest(p, o, plan.paths, out, err);
 	if (rc)

@@ -220,7 +220,8 @@ static void box(struct flame *g, uint32_t node)
 		g->x[node], width_of(g, node), HEADER_PX + g->depth[node] * ROW_PX, ROW_PX,
 		node ? -1 : 0);
 	box_title(g, node, f);
-	buf_printf(g->out, "<rect width=\"100%%\" height=\"100%%\" rx=\"2\" fill=\"#%06x\"/>", fill);
+	buf_printf(
+		g->out, "<rect width=\"100%%\" height=\"100%%\" rx=\"2\" fill=\"#%06x\"/>", fill);
 	buf_str(g->out, "<text x=\"4\" y=\"13\">");
 	if (width_of(g, node) >= MIN_LABEL_PERCENT)
 		buf_xml(g->out, f ? f->name : "all");
@@ -310,7 +311,8 @@ static void header(struct flame *g)
 		"<text class=\"ink\" id=\"details\" x=\"10\" y=\"79\" data-hint=\"%s\"> </text>\n"
 		"<svg x=\"100%%\" overflow=\"visible\"><g transform=\"translate(-270 0)\">\n"
 		"<rect id=\"shade\" class=\"gone\" x=\"-10\" width=\"280\" height=\"64\"/>\n"
-		"<foreignObject id=\"find\" class=\"gone\" x=\"0\" y=\"8\" width=\"260\" height=\"24\">"
+		"<foreignObject id=\"find\" class=\"gone\" x=\"0\" y=\"8\" width=\"260\" "
+		"height=\"24\">"
 		"<input xmlns=\"http://www.w3.org/1999/xhtml\" id=\"q\" type=\"search\" "
 		"aria-label=\"Search functions\" placeholder=\"Search (regular expression)\"/>"
 		"</foreignObject>\n"
@@ -330,7 +332,8 @@ static void document(struct flame *g)
 	facts_headline(g->p, g->plain, &words);
 	buf_printf(g->out,
 		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"sonde\" width=\"100%%\" height=\"%u\" "
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"sonde\" width=\"100%%\" "
+		"height=\"%u\" "
 		"data-row=\"%d\">\n<title>",
 		height, ROW_PX);
 	add_without_newline(g->out, &words);

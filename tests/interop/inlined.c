@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Spends about 3/4 of its time in hot_inlined(), inlined into hot(), and 1/4 in cold(). The argument
- * is how long, in ms of CPU time. */
+/* Spends about 3/4 of its time in hot_inlined(), inlined into hot(), and 1/4 in cold(). The
+ * argument is how long, in ms of CPU time. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,8 @@ static __attribute__((noinline)) void cold(void)
 
 int main(int argc, char **argv)
 {
-	clock_t end = (clock_t)(strtol(argc > 1 ? argv[1] : "500", NULL, 10) * (CLOCKS_PER_SEC / 1000));
+	clock_t end =
+		(clock_t)(strtol(argc > 1 ? argv[1] : "500", NULL, 10) * (CLOCKS_PER_SEC / 1000));
 
 	while (clock() < end) {
 		hot();

@@ -219,6 +219,6 @@ TEST(no_colour_in_files)
 
 int main(int argc, char **argv)
 {
-	return test_main(argc, argv, T(every_spelling), T(end_of_options), T(complaints), T(numbers),
-		T(thread_patterns), T(terminal_widths), T(no_colour_in_files));
+	return test_main(argc, argv, T(every_spelling), T(end_of_options), T(complaints),
+		T(numbers), T(thread_patterns), T(terminal_widths), T(no_colour_in_files));
 }

@@ -14,7 +14,8 @@ typedef int view_fn(
 	const struct profile *p, const struct view_options *o, struct buf *out, struct err *err);
 
 /* What a view draws of the small profile; the caller releases it. */
-static struct buf draw(view_fn *view, const struct view_options *o, const struct profile_load_options *load)
+static struct buf draw(
+	view_fn *view, const struct view_options *o, const struct profile_load_options *load)
 {
 	struct profile *p = small_profile(load);
 	struct buf out = {0};
@@ -243,7 +244,8 @@ TEST(svg_escapes_names)
 	struct view_options o = {0};
 	struct buf got = draw(view_svg, &o, NULL);
 
-	check(strstr(got.data, "<title>server --port 80 &lt;&amp;&quot;&gt; · 100 ms · 10 samples"));
+	check(strstr(
+		got.data, "<title>server --port 80 &lt;&amp;&quot;&gt; · 100 ms · 10 samples"));
 	check(strstr(got.data, "<text x=\"4\" y=\"13\">parse&lt;int; char&gt;</text>"));
 	check(strstr(got.data, "<title>parse&lt;int; char&gt; (inlined)\n60.0%, 6 samples, "
 			       "60.0% itself\nserver</title>"));
@@ -295,7 +297,8 @@ TEST(names_fit)
 	check_name("std::vector<int, std::allocator<int> >::push_back(int&&)", 16, "…push_back(…)");
 	check_name("a::b::operator<<(std::ostream&, int)", 20, "a::b::operator<<(…)");
 	check_name("a::operator()(int, int, int, int) const", 24, "a::operator()(…) const");
-	check_name("ns::(anonymous namespace)::f(int, int, int)", 30, "…(anonymous namespace)::f(…)");
+	check_name(
+		"ns::(anonymous namespace)::f(int, int, int)", 30, "…(anonymous namespace)::f(…)");
 	check_name("<core::iter::Map<I, F> as core::iter::Iterator>::next", 20, "…next");
 	check_name("cmd/compile/internal/types2.(*Checker).checkFiles", 30,
 		"…types2.(*Checker).checkFiles");
@@ -328,7 +331,8 @@ TEST(words)
 	words_share(&b, 99.99);
 	buf_char(&b, ' ');
 	words_share(&b, 100);
-	check_str(b.data, "1,234,567 999 350 ms 9.98 s 12 min 3 s 812 bytes 1.4 MiB <0.1% >99.9% 100%");
+	check_str(b.data,
+		"1,234,567 999 350 ms 9.98 s 12 min 3 s 812 bytes 1.4 MiB <0.1% >99.9% 100%");
 	buf_release(&b);
 }
 
@@ -423,8 +427,8 @@ TEST(dump_prints_every_record)
 	struct bytes bytes = small_recording();
 	char *text = dump_of(&bytes);
 	static const char *const types[] = {"\nmeta ", "\nstring ", "\nmodule ", "\nthread ",
-		"\nmapping ", "\nframe ", "\nstack ", "\nsample ", "\nloss ", "\nsymbol ", "\ncost ",
-		"\nend "};
+		"\nmapping ", "\nframe ", "\nstack ", "\nsample ", "\nloss ", "\nsymbol ",
+		"\ncost ", "\nend "};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
 		check(strstr(text, types[i]));
@@ -445,7 +449,6 @@ int main(int argc, char **argv)
 	return test_main(argc, argv, T(summary_is_one_screen), T(summary_inverted_ascii),
 		T(summary_fits_the_screen), T(summary_colours), T(summary_of_nothing),
 		T(text_has_everything), T(json_keeps_its_keys), T(svg_escapes_names),
-		T(svg_colours_are_stable), T(names_fit), T(words), T(damage_in_words), T(foreign_text_is_harmless),
-		T(no_memory),
-		T(dump_prints_every_record));
+		T(svg_colours_are_stable), T(names_fit), T(words), T(damage_in_words),
+		T(foreign_text_is_harmless), T(no_memory), T(dump_prints_every_record));
 }
