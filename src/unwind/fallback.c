@@ -178,12 +178,13 @@ static bool chain_goes_on(struct walk *w, uint64_t fp)
 	       walk_read_stack(w, fp + 8, &c.pc) && glance(w, &c, &call);
 }
 
-/* Interpreters in generated code push return addresses by hand and jump, so no call stands before
- * them: a longer chain has to do. */
+/* Interpreters and deoptimisers push return addresses by hand and jump, so no call stands before
+ * them: in code that keeps frame pointers a longer chain will do. */
 static bool is_pushed_by_hand(
 	struct walk *w, const struct candidate *c, uint64_t fp, uint64_t saved)
 {
-	return !w->at.module && !c->at.module && saved > fp && chain_goes_on(w, saved);
+	return walk_pc_info(w, &c->at, c->pc, true).kind == PC_NO_RULE && saved > fp &&
+	       chain_goes_on(w, saved);
 }
 
 static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step *s)
