@@ -146,6 +146,12 @@ const struct unwind_rule *unwind_module_rule(struct unwind_module *m, uint64_t v
 	return rule;
 }
 
+bool unwind_module_function(struct unwind_module *m, uint64_t vaddr, uint64_t *ret_start)
+{
+	return cfi_table_function(&m->eh, vaddr, ret_start) ||
+	       cfi_table_function(&m->debug, vaddr, ret_start);
+}
+
 int unwind_module_expand_all(struct unwind_module *m)
 {
 	int err = need_index(&m->eh);
