@@ -15,6 +15,7 @@
 #include "unwind/walk_priv.h"
 
 #define SCAN_WORDS 256
+#define SCAN_WORDS_FAR 2048  /* for a direct call of our own function, when there was nothing near */
 #define SCAN_WORDS_JIT 64 /* each look at code that is no file is a system call */
 #define ROOT_WORDS 32	  /* how near a bottom must be to beat a direct call of something else */
 #define WRAPPER_BYTES                                                                              \
@@ -183,6 +184,10 @@ static bool chain_goes_on(struct walk *w, uint64_t fp)
 static bool is_pushed_by_hand(
 	struct walk *w, const struct candidate *c, uint64_t fp, uint64_t saved)
 {
+	/* A goroutine starts with a frame pointer of 0 and the address of goexit above it; in a
+	 * stripped file nothing else says where goexit is. */
+	if (!saved && c->at.module && unwind_module_input(c->at.module)->go)
+		return true;
 	return walk_pc_info(w, &c->at, c->pc, true).kind == PC_NO_RULE && saved > fp &&
 	       chain_goes_on(w, saved);
 }
@@ -271,20 +276,20 @@ static bool caller_holds(struct walk *w, const struct candidate *c)
 	return glance(w, &next, &call) && (next.evidence != NOT_A_CALL || is_planted(w, &next));
 }
 
-/* The words from sp up. `best` gets the most convincing one; false when there is none,
+/* The words from sp up, `from` to `to`. `best` gets the most convincing one; false when there is none,
  * *ret_short says whether the dump ended before the search did.
  *
  * A direct call of our own function beats everything before it, for what lies between are locals
  * with old return addresses in them; of several the one whose target is nearest below the pc,
  * for that is where our function starts. */
-static bool scan_words(struct walk *w, enum evidence least, struct candidate *best, bool *ret_short)
+static bool scan_words(struct walk *w, unsigned from, unsigned to, enum evidence least,
+	struct candidate *best, bool *ret_short)
 {
 	uint64_t sp = w->regs.value[w->arch->sp];
-	unsigned words = w->at.module ? SCAN_WORDS : SCAN_WORDS_JIT;
 
 	best->evidence = NOT_A_CALL;
 	*ret_short = false;
-	for (unsigned i = 0; i < words; i++) {
+	for (unsigned i = from; i < to; i++) {
 		struct candidate c = {.slot = sp + 8ULL * i};
 
 		if (!walk_read_stack(w, c.slot, &c.pc)) {
@@ -343,11 +348,15 @@ static void recover_fp(struct walk *w, uint64_t slot, struct step *s)
 static int step_scan(struct walk *w, struct step *s)
 {
 	struct candidate c = {0};
-	bool dump_ended;
-	/* JIT code without a frame pointer that holds: only what names it is believed. */
-	enum evidence least = w->at.module ? CALLS_OTHER : CALLS_US;
+	bool dump_ended, far_ended, found;
 
-	if (!scan_words(w, least, &c, &dump_ended))
+	if (w->at.module)
+		found = scan_words(w, 0, SCAN_WORDS, CALLS_OTHER, &c, &dump_ended) ||
+			(!dump_ended && scan_words(w, SCAN_WORDS, SCAN_WORDS_FAR, CALLS_US, &c,
+						&far_ended));
+	else /* JIT code without a frame pointer that holds: only what names it is believed. */
+		found = scan_words(w, 0, SCAN_WORDS_JIT, CALLS_US, &c, &dump_ended);
+	if (!found)
 		return dump_ended ? UNWIND_TRUNCATED : UNWIND_NO_RULE;
 	if (c.slot == w->regs.value[w->arch->sp] && !walk_frame(w)->is_return &&
 		w->arch->lr == ARCH_NO_REG)
@@ -432,6 +441,10 @@ int step_by_fallback(struct walk *w, enum pc_kind kind, int why, struct step *s)
 	/* A rule was there and failed. Tables that hold only at calls are wrong in the middle of a
 	 * function; its frame pointer may still be right. */
 	if (why != UNWIND_NO_RULE) {
+		/* systemstack() of the Go runtime runs on another stack than its rule says. */
+		if (go && why == UNWIND_BAD_ADDRESS && !exact && fp_known && fp)
+			return step_fp(w, fp, CALLS_OTHER, s) == STEP_OK ? STEP_OK
+									 : UNWIND_TRUNCATED;
 		if (why == UNWIND_TRUNCATED || !exact || !fp_known)
 			return why;
 		return step_fp(w, fp, CALLS_OTHER, s) == STEP_OK ? STEP_OK : why;

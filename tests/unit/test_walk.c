@@ -956,6 +956,18 @@ TEST(go_stacks)
 	EXPECT(w, UNWIND_ROOT, AT(BARE), AT(MAIN + 8));
 }
 
+/* A stripped Go program: goexit has no name, and no call stands before it. */
+TEST(goroutine_start_without_symbols)
+{
+	autoworld w = world_new(UNWIND_X86_64);
+
+	w->input.go = true;
+	indirect_call(w, MAIN + 8);
+	STACK_WORDS(w, SLOT(2), AT(MAIN + 8), 0, AT(BARE + 0x21));
+	reg(w, RBP, SLOT(0));
+	EXPECT(w, UNWIND_ROOT, AT(BARE), AT(MAIN + 8), AT(BARE + 0x21));
+}
+
 /* ---- aarch64 ---- */
 
 #define LR UNWIND_A64_LR
@@ -1170,7 +1182,7 @@ int main(int argc, char **argv)
 		T(scan_finds_the_direct_call), T(scan_recovers_a_saved_frame_pointer),
 		T(scan_through_plt), T(scan_follows_a_wrapper), T(scan_looks_one_step_ahead),
 		T(scan_gives_up), T(scan_ends_at_the_entry), T(scan_prefers_a_call_to_a_far_bottom),
-		T(scan_of_jit_memory), T(go_stacks), T(a64_link_register_and_signed_addresses),
+		T(scan_of_jit_memory), T(go_stacks), T(goroutine_start_without_symbols), T(a64_link_register_and_signed_addresses),
 		T(a64_link_register_is_lost_by_a_call), T(a64_frame_records),
 		T(a64_leaf_without_rule), T(a64_signal_frame), T(a64_root), T(x86_calls),
 		T(a64_calls), T(cache_is_shared_and_forgets), T(names));
