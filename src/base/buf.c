@@ -176,6 +176,12 @@ void buf_json(struct buf *b, const char *s)
 	buf_char(b, '"');
 }
 
+/* What XML 1.0 does not allow although it is UTF-8: U+FFFE and U+FFFF (2.2, production 2). */
+static bool is_noncharacter(const unsigned char *s)
+{
+	return s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe;
+}
+
 static const char *xml_entity(unsigned char c)
 {
 	switch (c) {
@@ -202,7 +208,7 @@ void buf_xml(struct buf *b, const char *s)
 
 		if (entity)
 			buf_str(b, entity);
-		else if (!len)
+		else if (!len || (len == 3 && is_noncharacter(p)))
 			buf_str(b, REPLACEMENT);
 		else
 			buf_add(b, p, len);

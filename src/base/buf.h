@@ -48,7 +48,8 @@ void buf_pad(struct buf *b, size_t align);
 /* `s` as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
 void buf_json(struct buf *b, const char *s);
 
-/* `s` with & < > " ' escaped for XML text and attributes; control characters become U+FFFD. */
+/* `s` with & < > " ' escaped for XML text and attributes; control characters and noncharacters
+ * become U+FFFD. */
 void buf_xml(struct buf *b, const char *s);
 
 #endif

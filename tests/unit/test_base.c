@@ -48,8 +48,8 @@ TEST(buf_text)
 	buf_json(&b, "a\"b\\\n\x01\xff\xc3\xa9");
 	check_str(b.data, "\"a\\\"b\\\\\\u000a\\u0001\xef\xbf\xbd\xc3\xa9\"");
 	buf_clear(&b);
-	buf_xml(&b, "<a&'b'>\x02");
-	check_str(b.data, "&lt;a&amp;&#39;b&#39;&gt;\xef\xbf\xbd");
+	buf_xml(&b, "<a&'b'>\x02\xef\xbf\xbf\xef\xbf\xbd");
+	check_str(b.data, "&lt;a&amp;&#39;b&#39;&gt;\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
 	buf_clear(&b);
 	buf_uleb(&b, 624485);
 	check_u64(b.len, 3);
