@@ -442,7 +442,7 @@ static void probe_target_memory(pid_t pid, const struct proc_status *st, struct 
 	int yama = perf_sysctl("yama/ptrace_scope", 0);
 
 	if (rc >= 0 && addr && proc_read_memory(pid, addr, &byte, 1)) {
-		found(r, "maps and memory are readable: stacks are completed from memory");
+		found(r, "maps and memory are readable");
 		return;
 	}
 	if (st->kernel_thread || st->state == 'Z') {

@@ -29,7 +29,7 @@
 
 /* Memory for all rings together, and bounds for one; powers of two. */
 #define RINGS_BYTES ((size_t)64 << 20)
-#define RING_MAX_BYTES ((size_t)4 << 20)
+#define RING_MAX_BYTES ((size_t)8 << 20)
 #define RING_MIN_BYTES ((size_t)128 << 10)
 
 /* ---- rings ---- */
