@@ -16,18 +16,14 @@ report() {
 	fi
 }
 
-sources() {
-	git ls-files "$@" 2>/dev/null || find src tests bench -type f
-}
-
 missing_licence() {
-	sources 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' | while read -r file; do
+	find src tests bench -name '*.[ch]' | while read -r file; do
 		head -n 1 "$file" | grep -q 'SPDX-License-Identifier: BSD-2-Clause' || echo "$file"
 	done
 }
 
 broken_headers() {
-	sources 'src/*.h' | while read -r header; do
+	find src -name '*.h' | while read -r header; do
 		printf '#include "%s"\n' "${header#src/}" |
 			gcc -std=gnu17 -D_GNU_SOURCE -Isrc -fsyntax-only -Wall -Werror -x c - 2>&1
 	done
