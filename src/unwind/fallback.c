@@ -12,7 +12,7 @@
  * What tells a return address from any other number that points into code is the call before it;
  * and the best witness is a direct call whose target is the function we are in.
  */
-#include "unwind/walk_priv.h"
+#include "unwind/pc_cache.h"
 
 #define SCAN_WORDS 256
 #define SCAN_WORDS_FAR 2048  /* for a direct call of our own function, when there was nothing near */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Between the files of the walk: walk.c (the loop and its cache), step.c (one rule applied),
- * fallback.c (where no rule covers the pc), memory.c (who may read what).
+ * Between the files of the walk: walk.c (the loop), fallback.c (where no rule covers the pc),
+ * step.c (one rule applied), pc_cache.c (what is known about a pc), memory.c (who may read what);
+ * each knows only those behind it.
  *
  * A walk holds the registers of the frame it stands on. A step works out the caller's in a
- * struct step, without touching the walk; only a step whose return address passed walk_accept()
+ * struct step, without touching the walk; only a step whose return address passed accept() in walk.c
  * is taken. So a fallback always starts from the frame as it was.
  */
 #ifndef SONDE_UNWIND_WALK_PRIV_H
@@ -81,7 +82,7 @@ struct walk {
 
 /* A caller as one way of stepping sees it. */
 struct step {
-	struct unwind_regs regs; /* without the pc, which walk_accept() puts in */
+	struct unwind_regs regs; /* without the pc, which accept() in walk.c puts in */
 	uint64_t pc, cfa;
 	struct walk_mapping at;
 	uint8_t how, source;
@@ -115,23 +116,6 @@ static inline uint64_t walk_lookup_address(uint64_t pc, bool is_return)
 {
 	return pc - is_return;
 }
-
-/* ---- walk.c ---- */
-
-/* The mapping that holds `addr`. Asks the target only when the last few do not hold it. */
-bool walk_find(struct walk *w, uint64_t addr, struct walk_mapping *ret);
-
-struct pc_info walk_pc_info(
-	struct walk *w, const struct walk_mapping *at, uint64_t pc, bool is_return);
-
-/* Where the return address of the frame at `pc` stands when its sp is `sp`; false when its rule
- * needs more than the sp. */
-bool walk_pc_return_slot(
-	struct walk *w, const struct walk_mapping *at, uint64_t pc, uint64_t sp, uint64_t *ret);
-
-/* Checks s->pc (strips pointer authentication, zero is the root, must be executable) and finds its
- * mapping. STEP_OK, or why the walk ends. */
-int walk_accept(struct walk *w, struct step *s);
 
 /* ---- memory.c ---- */
 

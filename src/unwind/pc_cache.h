@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What is known about a code address before looking at the stack: its mapping, and which step leads
+ * to its caller.
+ *
+ * One direct-mapped cache for all processes, keyed by module and module address, so that a library
+ * is learnt once. An entry is 16 bytes and holds the common rule itself (packed.h): a warm step
+ * touches the entry, the dump and the registers, nothing else. Everything that looks at code bytes
+ * (roots, signal trampolines, whether the code keeps frame pointers) is decided when an entry is
+ * filled, not at each step.
+ */
+#ifndef SONDE_UNWIND_PC_CACHE_H
+#define SONDE_UNWIND_PC_CACHE_H
+
+#include "unwind/walk_priv.h"
+
+#define PC_CACHE_BITS 16
+#define PC_KIND_SHIFT 61
+#define PC_KEY_ADDRESS_BITS 39
+
+/* key: serial, module address of the pc, whether it is a return address; 0: empty.
+ * info: enum pc_kind in the upper three bits, below it the packed rule or a pointer. */
+struct pc_cache_entry {
+	uint64_t key;
+	uint64_t info;
+};
+
+struct unwinder {
+	struct unwinder_stats stats;
+	struct pc_cache_entry cache[1 << PC_CACHE_BITS];
+};
+
+/* Asks the target, and remembers the answer for this walk. */
+bool walk_find_slow(struct walk *w, uint64_t addr, struct walk_mapping *ret);
+
+/* The mapping that holds `addr`. Asks the target only when the last few do not hold it. */
+static inline bool walk_find(struct walk *w, uint64_t addr, struct walk_mapping *ret)
+{
+	for (unsigned i = 0; i < w->recent_count; i++) {
+		const struct walk_mapping *m = &w->recent[i];
+
+		if (addr - m->start < m->end - m->start) {
+			*ret = *m;
+			return true;
+		}
+	}
+	return walk_find_slow(w, addr, ret);
+}
+
+/* Works it out from code bytes and rules, and fills the entry; key 0: not to be kept. */
+struct pc_info walk_pc_learn(struct walk *w, const struct walk_mapping *at, uint64_t pc,
+	bool is_return, struct pc_cache_entry *e, uint64_t key);
+
+static inline struct pc_info walk_pc_info(
+	struct walk *w, const struct walk_mapping *at, uint64_t pc, bool is_return)
+{
+	/* Memory that is no file, or a file that is not there: it may change, nothing is kept. */
+	if (!at->module)
+		return (struct pc_info){PC_NO_RULE, 0};
+
+	uint64_t vaddr = pc - at->bias, key = 0;
+
+	if (at->key && !(vaddr >> PC_KEY_ADDRESS_BITS))
+		key = at->key | vaddr << 1 | is_return;
+
+	uint64_t slot = key * 0x9e3779b97f4a7c15ULL >> (64 - PC_CACHE_BITS);
+	struct pc_cache_entry *e = &w->u->cache[slot];
+
+	if (key && e->key == key) {
+		w->u->stats.cache_hits++;
+		return (struct pc_info){(enum pc_kind)(e->info >> PC_KIND_SHIFT),
+			e->info & ((1ULL << PC_KIND_SHIFT) - 1)};
+	}
+	return walk_pc_learn(w, at, pc, is_return, e, key);
+}
+
+/* Where the return address of the frame at `pc` stands when its sp is `sp`; false when its rule
+ * needs more than the sp. */
+bool walk_pc_return_slot(
+	struct walk *w, const struct walk_mapping *at, uint64_t pc, uint64_t sp, uint64_t *ret);
+
+#endif
