@@ -5,59 +5,10 @@
 #include "base/hash.h"
 #include "profile/profile_priv.h"
 
-uint32_t id_map_find(const struct id_map *m, uint32_t id)
-{
-	if (id < m->ids.len && m->ids.data[id] == id)
-		return id;
-
-	size_t low = 0, high = m->ids.len;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (m->ids.data[middle] == id)
-			return (uint32_t)middle;
-		if (m->ids.data[middle] < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return PROFILE_NONE;
-}
-
 /* Whether a record may define this id: ids ascend, and CAPTURE_NONE is none. */
 static bool id_map_accepts(const struct id_map *m, uint32_t id)
 {
 	return id != CAPTURE_NONE && (!m->ids.len || id > m->ids.data[m->ids.len - 1]);
-}
-
-static bool is_control(char c)
-{
-	return (unsigned char)c < ' ' || c == 0x7f;
-}
-
-const char *loader_text(struct loader *l, const char *bytes, size_t len)
-{
-	size_t clean = 0;
-
-	len = strnlen(bytes, len);
-	while (clean < len && !is_control(bytes[clean]))
-		clean++;
-
-	char *copy = NULL;
-
-	if (clean < len) {
-		copy = malloc(len);
-		if (!copy)
-			return NULL;
-		for (size_t i = 0; i < len; i++)
-			copy[i] = is_control(bytes[i]) ? '?' : bytes[i];
-	}
-
-	uint32_t id = intern_add(&l->p->strings, copy ? copy : bytes, len);
-
-	free(copy);
-	return id == INTERN_NONE ? NULL : intern_get(&l->p->strings, id, NULL);
 }
 
 /* The string of an id, NULL when it was lost or is CAPTURE_NONE. */
@@ -75,29 +26,6 @@ static void note_time(struct loader *l, uint64_t time_ns)
 }
 
 /* ---- processes and threads ---- */
-
-static uint64_t process_hash_of(const void *ctx, uint32_t index)
-{
-	return hash_u64(((const struct loader *)ctx)->processes.data[index].pid);
-}
-
-static struct loaded_process *find_process(const struct loader *l, uint32_t pid)
-{
-	struct id_probe probe = id_probe_start(&l->process_ids, hash_u64(pid));
-
-	while (id_probe_next(&l->process_ids, &probe))
-		if (l->processes.data[probe.id].pid == pid)
-			return &l->processes.data[probe.id];
-	return NULL;
-}
-
-const char *loader_command(const struct loader *l, uint32_t pid)
-{
-	const struct loaded_process *process = find_process(l, pid);
-
-	return process ? process->command : NULL;
-}
-
 
 static uint64_t thread_hash(uint32_t pid, uint32_t tid)
 {
@@ -187,7 +115,7 @@ static int load_module(struct loader *l, const struct record_module *r)
 static int load_process(struct loader *l, const struct record_process *r)
 {
 	const char *command = string_of(l, r->command);
-	struct loaded_process *known = find_process(l, r->pid);
+	struct loaded_process *known = loader_process(l, r->pid);
 
 	note_time(l, r->time_ns);
 	if (!command)
@@ -196,7 +124,7 @@ static int load_process(struct loader *l, const struct record_process *r)
 		known->command = command;
 		return 0;
 	}
-	if (id_table_reserve(&l->process_ids, process_hash_of, l) ||
+	if (id_table_reserve(&l->process_ids, loader_process_hash, l) ||
 		vec_push(&l->processes, (struct loaded_process){r->pid, command}))
 		return -ENOMEM;
 	id_table_add(&l->process_ids, hash_u64(r->pid), (uint32_t)l->processes.len - 1);
@@ -478,28 +406,4 @@ int profile_load_memory(const void *bytes, size_t size, const struct profile_loa
 	int rc = capture_reader_open_memory(bytes, size, &reader, err);
 
 	return rc ? rc : load_from(reader, options, ret, err);
-}
-
-void profile_free(struct profile *p)
-{
-	if (!p)
-		return;
-	intern_release(&p->strings);
-	vec_release(&p->modules);
-	vec_release(&p->functions);
-	vec_release(&p->levels);
-	vec_release(&p->frames);
-	vec_release(&p->nodes);
-	vec_release(&p->threads);
-	vec_release(&p->samples);
-	vec_release(&p->meta);
-	free(p);
-}
-
-const char *profile_meta(const struct profile *p, const char *key)
-{
-	for (size_t i = p->meta.len; i >= 2; i -= 2)
-		if (!strcmp(p->meta.data[i - 2], key))
-			return p->meta.data[i - 1];
-	return NULL;
 }

@@ -65,6 +65,11 @@ struct loader {
  * out of memory. */
 const char *loader_text(struct loader *l, const char *bytes, size_t len);
 
+/* The process, NULL when none of that number was recorded; and the hash of one by its position, for
+ * process_ids. */
+struct loaded_process *loader_process(const struct loader *l, uint32_t pid);
+uint64_t loader_process_hash(const void *ctx, uint32_t index);
+
 /* The last command line of a process, NULL when none was recorded. */
 const char *loader_command(const struct loader *l, uint32_t pid);
 
