@@ -93,6 +93,13 @@ def need(command):
         skip("%s is not installed" % command)
 
 
+def need_mount_namespace():
+    need_root()
+    need("unshare")
+    if run(["unshare", "-m", "true"]).returncode:
+        skip("mount namespaces cannot be made here (a chroot, or a container)")
+
+
 def program(name, build="gcc-O2", source=None):
     """Compiles tests/live/programs/NAME.c once a build; returns its path."""
     source = source or os.path.join(PROGRAMS, name + ".c")

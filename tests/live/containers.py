@@ -49,8 +49,7 @@ def a_decoy_outside_the_chroot():
 @test
 def in_a_mount_namespace():
     """The program exists on a file system that only its own namespace has."""
-    need_root()
-    need("unshare")
+    need_mount_namespace()
     os.mkdir(work("mnt"))
     script = ("mount -t tmpfs none '%s' && cp '%s' '%s/split' && exec '%s/split' 10000000 20000"
               % (work("mnt"), program("split"), work("mnt"), work("mnt")))

@@ -128,8 +128,7 @@ def a_directory_that_does_not_exist():
 @test
 def a_disk_that_is_full():
     """What was written until then stays readable, and the command runs to its end."""
-    need_root()
-    need("unshare")
+    need_mount_namespace()
     script = ("mount -t tmpfs -o size=100k none '%s' && cd '%s' && "
               "'%s' record -F 4999 -o full.sonde -- '%s' 1 1500; echo $?; "
               "cp full.sonde '%s'" % (work("mnt"), work("mnt"), SONDE, work("noisy"), work("copy")))
