@@ -11,7 +11,7 @@ PYTHON_LOOP = """
 def inner(n):
     return sum(i * i for i in range(n))
 def outer():
-    for _ in range(60):
+    for _ in range(300):
         inner(40000)
 outer()
 """
