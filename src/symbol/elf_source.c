@@ -10,14 +10,15 @@
  * What no symbol covers stays nameless: a sized symbol never reaches past its end, an unsized one
  * not past the next start that symbols or .eh_frame know of, nor out of its section.
  */
+#include <elf.h>
 #include <string.h>
 
 #include "symbol/debuginfod.h"
 #include "symbol/dwarf_names.h"
-#include "symbol/function_starts.h"
 #include "symbol/name_table.h"
 #include "symbol/plt.h"
 #include "symbol/symbol_priv.h"
+#include "unwind/table.h"
 
 struct elf_source {
 	struct symbol_source base;
@@ -27,7 +28,7 @@ struct elf_source {
 	bool use_debuginfod, no_inlines;
 	bool prepared;
 	struct name_table names, stubs;
-	struct function_starts starts;
+	struct unwind_module *frames; /* .eh_frame: where functions start; NULL: not known */
 	struct dwarf_names *dwarf;
 };
 
@@ -42,6 +43,27 @@ static void open_debug_file(struct elf_source *e)
 		e->debug = NULL;
 	if (!e->debug && e->use_debuginfod)
 		e->debug = debuginfod_open_debug(e->file);
+}
+
+static struct unwind_section section_of(struct elf_file *f, const char *name)
+{
+	struct elf_section s;
+
+	if (!elf_file_section(f, name, &s))
+		return (struct unwind_section){0};
+	return (struct unwind_section){s.bytes, s.size, s.vaddr};
+}
+
+static struct unwind_module *read_frames(struct elf_file *f)
+{
+	struct unwind_module_input input = {
+		.arch = elf_file_machine(f) == EM_AARCH64 ? UNWIND_AARCH64 : UNWIND_X86_64,
+		.eh_frame = section_of(f, ".eh_frame"),
+		.eh_frame_hdr = section_of(f, ".eh_frame_hdr"),
+	};
+	struct unwind_module *frames;
+
+	return unwind_module_new(&input, &frames, NULL) ? NULL : frames;
 }
 
 /* Out of memory on the way means fewer names, never a failure. */
@@ -63,7 +85,8 @@ static void prepare(struct elf_source *e)
 	name_table_finish(&e->names);
 	(void)plt_each_stub(&e->base, e->file, &e->names, add_to_table, &e->stubs);
 	name_table_finish(&e->stubs);
-	(void)function_starts_read(e->file, &e->starts);
+
+	e->frames = read_frames(e->file);
 
 	if (!own_dwarf)
 		with_dwarf = e->debug;
@@ -81,7 +104,7 @@ static const struct name_entry *find_symbol(struct elf_source *e, uint64_t addre
 		return stub;
 	if (!sym || sym->size)
 		return sym;
-	if (function_starts_find(&e->starts, address, &start) && start > sym->start)
+	if (e->frames && unwind_module_function(e->frames, address, &start) && start > sym->start)
 		return NULL;
 	return elf_file_same_section(e->file, sym->start, address) ? sym : NULL;
 }
@@ -118,9 +141,9 @@ static void elf_free(struct symbol_source *base)
 	struct elf_source *e = (struct elf_source *)base;
 
 	dwarf_names_free(e->dwarf);
+	unwind_module_free(e->frames);
 	name_table_release(&e->names);
 	name_table_release(&e->stubs);
-	function_starts_release(&e->starts);
 	elf_file_free(e->debug);
 	elf_file_free(e->minidebug);
 	symbol_source_release(base);
