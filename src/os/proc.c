@@ -277,12 +277,22 @@ int proc_find_name(const char *name, struct pid_vec *ret, struct err *err)
 	return rc;
 }
 
-/* Parses one line of maps, which it changes. False when it is not one. proc_pid_maps(5). */
-static bool parse_mapping(char *line, struct proc_mapping *m)
+/* Cuts " (deleted)" off; whether it was there. */
+static bool cut_deleted(char *path)
 {
 	static const char deleted[] = " (deleted)";
+	size_t len = strlen(path), cut = sizeof(deleted) - 1;
+
+	if (len <= cut || strcmp(path + len - cut, deleted))
+		return false;
+	path[len - cut] = '\0';
+	return true;
+}
+
+bool proc_parse_mapping(char *line, struct proc_mapping *m)
+{
 	unsigned major, minor;
-	char perms[5];
+	char perms[5] = "";
 	int path_at = 0;
 
 	*m = (struct proc_mapping){.path = ""};
@@ -295,15 +305,9 @@ static bool parse_mapping(char *line, struct proc_mapping *m)
 	m->exec = perms[2] == 'x';
 	m->shared = perms[3] == 's';
 	if (path_at) {
-		char *path = line + path_at;
-		size_t len = strlen(path), cut = sizeof(deleted) - 1;
-
-		if (len > cut && !strcmp(path + len - cut, deleted)) {
-			path[len - cut] = '\0';
-			m->deleted = true;
-		}
-		make_printable(path);
-		m->path = path;
+		m->path = line + path_at;
+		m->deleted = cut_deleted(line + path_at);
+		make_printable(line + path_at);
 	}
 	return m->start < m->end;
 }
@@ -324,7 +328,7 @@ int proc_each_mapping(
 
 		total += (size_t)n;
 		line[strcspn(line, "\n")] = '\0';
-		if (parse_mapping(line, &m))
+		if (proc_parse_mapping(line, &m))
 			rc = each(ctx, &m);
 	}
 	if (!rc && ferror(f))
@@ -332,8 +336,15 @@ int proc_each_mapping(
 	return rc;
 }
 
+/* How a mapped file was found, and so what is left to compare. */
+enum found_by {
+	BY_MAPPING,  /* the inode itself */
+	BY_PATH,     /* in the tree of the process */
+	BY_OUR_PATH, /* in our own tree, the process being gone */
+};
+
 /* Accepts only the very file that is mapped; a device or a FIFO is never read. */
-static int check_identity(int fd, const struct proc_mapping *m, bool exact, struct err *err)
+static int check_identity(int fd, const struct proc_mapping *m, enum found_by by, struct err *err)
 {
 	struct stat st;
 
@@ -341,8 +352,10 @@ static int check_identity(int fd, const struct proc_mapping *m, bool exact, stru
 		return err_errno(err, errno, "%s", m->path);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, ENOEXEC, "%s: not a regular file", m->path);
-	/* The device is not compared: overlayfs and btrfs show another one in maps than in stat. */
-	if (!exact && (uint64_t)st.st_ino != m->inode)
+	/* In its own tree the device is not compared: overlayfs and btrfs show another one in maps
+	 * than in stat. Elsewhere it must be, for the tree may be another one. */
+	if ((by != BY_MAPPING && (uint64_t)st.st_ino != m->inode) ||
+		(by == BY_OUR_PATH && (uint64_t)st.st_dev != m->device))
 		return err_set(err, ESTALE, "%s: another file stands there now", m->path);
 	return 0;
 }
@@ -365,6 +378,7 @@ static int open_in_root(pid_t pid, const char *path, struct err *err)
 
 int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *err)
 {
+	enum found_by by = BY_MAPPING;
 	char link[96];
 	int rc;
 
@@ -372,16 +386,24 @@ int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *e
 	snprintf(link, sizeof(link), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, m->start,
 		m->end);
 	autoclose int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	bool exact = fd >= 0;
-
-	if (fd < 0 && m->path[0] == '/')
-		fd = open_in_root(pid, m->path, err);
-	else if (fd < 0)
+	if (fd < 0 && m->path[0] != '/')
 		return err_errno(err, gone_or(errno), "%s", m->path);
+	if (fd < 0) {
+		fd = open_in_root(pid, m->path, err);
+		by = BY_PATH;
+	}
+	/* Commands of a few milliseconds are gone before we look; their files rarely are. */
+	if (fd == -ESRCH) {
+		fd = open_in_root(getpid(), m->path, NULL);
+		by = BY_OUR_PATH;
+		if (fd < 0)
+			return -ESRCH;
+	}
 	if (fd < 0)
 		return fd;
-	rc = check_identity(fd, m, exact, err);
-	return rc ? rc : take_fd(fd);
+	rc = check_identity(fd, m, by, err);
+	return rc == -ESTALE && by == BY_OUR_PATH ? err_set(err, ESRCH, "process %d", (int)pid)
+		: rc ? rc : take_fd(fd);
 }
 
 bool proc_read_memory(pid_t pid, uint64_t addr, void *buf, size_t len)

@@ -61,6 +61,10 @@ struct proc_mapping {
 	const char *path; /* "" for anonymous memory; valid during the call */
 };
 
+/* A line of maps (proc_pid_maps(5)) without its newline; the line is changed, and the path points
+ * into it. False when it is not one. */
+bool proc_parse_mapping(char *line, struct proc_mapping *m);
+
 /* Calls `each` for every mapping in ascending order; stops and returns its value when it is not
  * 0. -EACCES: not ours to read. */
 int proc_each_mapping(pid_t pid,
@@ -70,8 +74,9 @@ int proc_each_mapping(pid_t pid,
  * Opens the file behind a mapping, read-only: by /proc/PID/map_files (the exact inode, also when
  * the path was deleted or replaced), else by path under /proc/PID/root, without following
  * symlinks out of it, and only when the inode is the mapping's (the device is not compared:
- * overlayfs and btrfs show different ones). Returns a descriptor of a regular file or -errno:
- * -ESTALE when the path now names another file.
+ * overlayfs and btrfs show different ones). When the process is gone: by path in our own tree, when
+ * inode and device are the mapping's. Returns a descriptor of a regular file or -errno: -ESTALE
+ * when the path now names another file, -ESRCH when the process is gone and took its tree along.
  */
 int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *err);
 

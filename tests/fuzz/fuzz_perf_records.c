@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Any bytes as a stream of perf records, through the decoder into a session whose recording goes
+ * to /dev/null; and as lines of /proc/PID/maps. The first byte says which.
+ *
+ * Process ids are moved beyond what a kernel gives out, so that no process of this machine is read.
+ */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/proc.h"
+#include "sample/perf/perf_priv.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define NOBODY 0x40000000u
+
+static volatile size_t touched; /* keeps the compiler from leaving the reads out */
+
+static void parse_lines(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1), *line = text;
+
+	memcpy(text, data, size);
+	text[size] = '\0';
+	while (line) {
+		char *next = strchr(line, '\n');
+		struct proc_mapping m;
+
+		if (next)
+			*next++ = '\0';
+		if (proc_parse_mapping(line, &m))
+			touched += strlen(m.path) + (m.end - m.start);
+		line = next;
+	}
+	free(text);
+}
+
+/* Ids at `offset` of the record; few different ones, so that records meet. */
+static void nobody(uint8_t *record, size_t len, size_t offset, size_t count)
+{
+	for (size_t i = 0; i < count && offset + 4 <= len; i++, offset += 4) {
+		uint32_t id;
+
+		memcpy(&id, record + offset, 4);
+		id = NOBODY | (id & 7);
+		memcpy(record + offset, &id, 4);
+	}
+}
+
+static void decode_one(struct perf_sampler *s, uint8_t *record, size_t len)
+{
+	struct perf_event_header header;
+
+	memcpy(&header, record, sizeof(header));
+	header.type &= 15;
+	header.size = (uint16_t)len;
+	memcpy(record, &header, sizeof(header));
+	if (header.type == PERF_RECORD_SAMPLE)
+		nobody(record, len, sizeof(header) + 16, 2);
+	else if (header.type == PERF_RECORD_FORK || header.type == PERF_RECORD_EXIT)
+		nobody(record, len, sizeof(header), 4);
+	else
+		nobody(record, len, sizeof(header), 2);
+	perf_decode(s, (const struct perf_event_header *)record);
+}
+
+/* Each record is copied to memory of exactly its size, so that a read past it shows. */
+static void decode_all(struct perf_sampler *s, const uint8_t *data, size_t size)
+{
+	while (size >= sizeof(struct perf_event_header)) {
+		struct perf_event_header header;
+		size_t len;
+
+		memcpy(&header, data, sizeof(header));
+		len = header.size < sizeof(header) ? sizeof(header) : header.size & ~7u;
+		len = len < size ? len : size;
+
+		uint8_t *record = malloc(len);
+
+		memcpy(record, data, len);
+		decode_one(s, record, len);
+		free(record);
+		data += len;
+		size -= len;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct perf_sampler s = {.period_ns = 1000000};
+	struct thread_selection everything = {0};
+	struct capture_writer *writer;
+
+	if (!size)
+		return 0;
+	if (data[0] & 1) {
+		parse_lines(data + 1, size - 1);
+		return 0;
+	}
+	if (capture_writer_to_fd(open("/dev/null", O_WRONLY | O_CLOEXEC), "null", &writer, NULL))
+		return 0;
+	if (data[0] & 2)
+		s.attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+	s.attr.freq = data[0] >> 2 & 1;
+	if (!session_new(writer, &everything, &s.session, NULL)) {
+		decode_all(&s, data + 1, size - 1);
+		session_flush(s.session, 1);
+		session_free(s.session);
+	}
+	capture_writer_abandon(writer);
+	return 0;
+}
