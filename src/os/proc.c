@@ -376,34 +376,34 @@ static int open_in_root(pid_t pid, const char *path, struct err *err)
 	return fd < 0 ? err_errno(err, errno, "%s", path) : fd;
 }
 
+/* Takes `fd`; hands it back when it is the mapped file. */
+static int checked(int fd, const struct proc_mapping *m, enum found_by by, struct err *err)
+{
+	autoclose int file = fd;
+	int rc = fd < 0 ? fd : check_identity(fd, m, by, err);
+
+	return rc ? rc : take_fd(file);
+}
+
 int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *err)
 {
-	enum found_by by = BY_MAPPING;
 	char link[96];
-	int rc;
 
 	/* Opening map_files follows a magic link to the inode itself, so no path is involved. */
 	snprintf(link, sizeof(link), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, m->start,
 		m->end);
-	autoclose int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 && m->path[0] != '/')
+	int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd >= 0)
+		return checked(fd, m, BY_MAPPING, err);
+	if (m->path[0] != '/')
 		return err_errno(err, gone_or(errno), "%s", m->path);
-	if (fd < 0) {
-		fd = open_in_root(pid, m->path, err);
-		by = BY_PATH;
-	}
-	/* Commands of a few milliseconds are gone before we look; their files rarely are. */
-	if (fd == -ESRCH) {
-		fd = open_in_root(getpid(), m->path, NULL);
-		by = BY_OUR_PATH;
-		if (fd < 0)
-			return -ESRCH;
-	}
-	if (fd < 0)
+	fd = checked(open_in_root(pid, m->path, err), m, BY_PATH, err);
+	if (fd != -ESRCH)
 		return fd;
-	rc = check_identity(fd, m, by, err);
-	return rc == -ESTALE && by == BY_OUR_PATH ? err_set(err, ESRCH, "process %d", (int)pid)
-		: rc ? rc : take_fd(fd);
+	/* Commands of a few milliseconds are gone before we look; their files rarely are. */
+	fd = checked(open_in_root(getpid(), m->path, NULL), m, BY_OUR_PATH, NULL);
+	return fd < 0 ? -ESRCH : fd;
 }
 
 bool proc_read_memory(pid_t pid, uint64_t addr, void *buf, size_t len)

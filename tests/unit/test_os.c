@@ -104,6 +104,38 @@ TEST(a_file_of_another_inode_is_refused)
 	check(proc_open_mapped_file(getpid(), &m, NULL) == -ESTALE);
 }
 
+/* The pid of a process that was: nobody has it until the numbers come round again. */
+static pid_t a_pid_that_is_gone(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	return pid;
+}
+
+TEST(the_file_of_a_process_that_is_gone_is_ours_or_none)
+{
+	struct proc_mapping m = {.start = 0x1000, .end = 0x2000, .path = "/etc/passwd"};
+	pid_t pid = a_pid_that_is_gone();
+	struct stat st;
+
+	check(!stat(m.path, &st));
+	m.inode = st.st_ino;
+	m.device = st.st_dev;
+
+	int fd = proc_open_mapped_file(pid, &m, NULL);
+
+	check(fd >= 0);
+	if (fd >= 0)
+		close(fd);
+	m.device++; /* that inode of another filesystem: of a container's, say */
+	check(proc_open_mapped_file(pid, &m, NULL) == -ESRCH);
+	m.path = "/nonexistent";
+	check(proc_open_mapped_file(pid, &m, NULL) == -ESRCH);
+}
+
 static void *sleep_until(void *arg)
 {
 	pthread_barrier_wait(arg);
