@@ -228,9 +228,10 @@ int capture_writer_error(const struct capture_writer *w, struct err *err)
 	return -w->error.code;
 }
 
-int capture_writer_finish(struct capture_writer *w, enum end_reason reason, struct err *err)
+int capture_writer_finish(
+	struct capture_writer *w, enum end_reason reason, uint64_t end_ns, struct err *err)
 {
-	struct record_end end = {.time_ns = clock_monotonic_ns(), .reason = reason};
+	struct record_end end = {.time_ns = end_ns, .reason = reason};
 
 	if (!w)
 		return 0;

@@ -64,8 +64,10 @@ void capture_writer_flush(struct capture_writer *w);
 uint64_t capture_writer_bytes(const struct capture_writer *w); /* written to the file so far */
 int capture_writer_error(const struct capture_writer *w, struct err *err); /* 0 or -errno */
 
-/* Writes the END record, flushes, closes and frees. The sticky error, if any. NULL is fine. */
-int capture_writer_finish(struct capture_writer *w, enum end_reason reason, struct err *err);
+/* Writes the END record, flushes, closes and frees. `end_ns`: when sampling ended, which naming what
+ * was sampled comes after. The sticky error, if any. NULL is fine. */
+int capture_writer_finish(
+	struct capture_writer *w, enum end_reason reason, uint64_t end_ns, struct err *err);
 
 /* Closes and frees without an END record. */
 void capture_writer_abandon(struct capture_writer *w);

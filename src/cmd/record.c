@@ -436,7 +436,7 @@ static int finish(struct recording *r, struct err *err)
 		fputs("\r\033[K", stderr);
 	capture_writer_flush(r->writer);
 	r->file_bytes = capture_writer_bytes(r->writer);
-	return capture_writer_finish(take_ptr(r->writer), r->reason, err);
+	return capture_writer_finish(take_ptr(r->writer), r->reason, stop_ns, err);
 }
 
 static void tell_losses(const struct session_stats *stats, const struct recording *r)

@@ -3,6 +3,7 @@
 #ifndef SONDE_TESTS_UNIT_LETTERS_H
 #define SONDE_TESTS_UNIT_LETTERS_H
 
+#include "base/clock.h"
 #include "profile/profile.h"
 #include "recording.h"
 
@@ -87,7 +88,7 @@ static inline void rec_names(struct rec *r)
 
 static inline struct bytes rec_bytes(struct rec *r)
 {
-	capture_writer_finish(r->w, END_INTERRUPTED, NULL);
+	capture_writer_finish(r->w, END_INTERRUPTED, clock_monotonic_ns(), NULL);
 	return recording_bytes(r->fd);
 }
 

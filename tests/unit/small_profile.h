@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "profile/profile.h"
 #include "recording.h"
 
@@ -162,7 +163,7 @@ static inline struct bytes small_recording(void)
 
 	s.w = recording_start(&fd);
 	small_write(&s);
-	capture_writer_finish(s.w, END_TARGET_EXITED, NULL);
+	capture_writer_finish(s.w, END_TARGET_EXITED, clock_monotonic_ns(), NULL);
 	return recording_bytes(fd);
 }
 

@@ -12,6 +12,8 @@
 
 /* ---- helpers ---- */
 
+#define ENDED_NS 12345678u /* what the writer is told is what the file says */
+
 /* One record of every type. Unknown fields and padding are filled with 0xaa on purpose. */
 static void write_every_type(struct capture_writer *w)
 {
@@ -78,7 +80,7 @@ static struct bytes small_recording(bool finish)
 
 	write_every_type(w);
 	if (finish) {
-		check(!capture_writer_finish(w, END_DURATION, NULL));
+		check(!capture_writer_finish(w, END_DURATION, ENDED_NS, NULL));
 	} else {
 		capture_writer_flush(w);
 		capture_writer_abandon(w);
@@ -246,7 +248,7 @@ TEST(round_trip)
 	check(c->sampler_cpu_ns == 1 && c->symbol_cpu_ns == 2 && c->wakeups == 3);
 	check_u64(c->ring_bytes, 4);
 	const struct record_end *e = NEXT(RECORD_END, record_end);
-	check(e->reason == END_DURATION && e->time_ns && !e->pad);
+	check(e->reason == END_DURATION && e->time_ns == ENDED_NS && !e->pad);
 	check(capture_reader_next(r, &h, NULL) == 0);
 	check(!damaged(capture_reader_damage(r)));
 	check_u64(capture_reader_bytes(r), b.len);
@@ -292,7 +294,7 @@ TEST(interning)
 	check_u64(capture_stack(w, 499, 501), 1000);
 	check_u64(capture_frame_count(w), 1001);
 	check_u64(capture_frame_get(w, 500).address, 500);
-	check(!capture_writer_finish(w, END_DURATION, NULL));
+	check(!capture_writer_finish(w, END_DURATION, ENDED_NS, NULL));
 
 	struct bytes b = recording_bytes(fd);
 	struct seen seen = read_memory(b.data, b.len);
@@ -316,7 +318,7 @@ TEST(stack_nodes_forgotten)
 	check_u64(id, (2u << 20) + 9);
 	check_u64(capture_stack(w, CAPTURE_NONE, (2u << 20) + 9), id);
 	check_u64(capture_stack(w, CAPTURE_NONE, 5), id + 1);
-	check(!capture_writer_finish(w, END_DURATION, NULL));
+	check(!capture_writer_finish(w, END_DURATION, ENDED_NS, NULL));
 
 	struct bytes b = recording_bytes(fd);
 
@@ -341,7 +343,7 @@ TEST(long_things)
 	check_u64(capture_string_bytes(w, noise, len), 0);
 	check_u64(capture_string_bytes(w, noise, len - 1), 0); /* equal after the cut */
 	capture_symbol(w, 0, 0, levels, CAPTURE_MAX_LEVELS + 4);
-	check(!capture_writer_finish(w, END_DURATION, NULL));
+	check(!capture_writer_finish(w, END_DURATION, ENDED_NS, NULL));
 
 	struct bytes b = recording_bytes(fd);
 	struct capture_reader *r;
@@ -656,13 +658,13 @@ TEST(mode_and_replacing)
 
 	fresh_path();
 	check(!capture_writer_create(test_path, &w, NULL));
-	check(!capture_writer_finish(w, END_DURATION, NULL));
+	check(!capture_writer_finish(w, END_DURATION, ENDED_NS, NULL));
 	check(!stat(test_path, &st) && (st.st_mode & 07777) == 0600);
 	umask(0);
 	snprintf(other, sizeof(other), "%s/hardlink", test_dir);
 	check(!link(test_path, other) && !truncate(other, 5) && !chmod(other, 0644));
 	check(!capture_writer_create(test_path, &w, NULL));
-	check(!capture_writer_finish(w, END_DURATION, NULL));
+	check(!capture_writer_finish(w, END_DURATION, ENDED_NS, NULL));
 	umask(old);
 	check(!stat(test_path, &st) && (st.st_mode & 07777) == 0600 && st.st_size > 64);
 	check(!stat(other, &st) && st.st_size == 5 && (st.st_mode & 07777) == 0644);
@@ -720,7 +722,7 @@ TEST(fifo_and_descriptor)
 	check(!mkfifo(test_path, 0600));
 	int reader = open(test_path, O_RDONLY | O_NONBLOCK);
 	check(!capture_writer_create(test_path, &w, NULL));
-	check(!capture_writer_finish(w, END_DURATION, NULL));
+	check(!capture_writer_finish(w, END_DURATION, ENDED_NS, NULL));
 	check(read(reader, buf, sizeof(buf)) > 64 && !memcmp(buf, CAPTURE_MAGIC, 8));
 	close(reader);
 	drop_path();
@@ -728,7 +730,7 @@ TEST(fifo_and_descriptor)
 	check(!pipe(fds));
 	snprintf(path, sizeof(path), "/dev/fd/%d", fds[1]);
 	check(!capture_writer_create(path, &w, NULL));
-	check(!capture_writer_finish(w, END_DURATION, NULL));
+	check(!capture_writer_finish(w, END_DURATION, ENDED_NS, NULL));
 	check(read(fds[0], buf, sizeof(buf)) > 64 && !memcmp(buf, CAPTURE_MAGIC, 8));
 	close(fds[0]);
 	close(fds[1]);
@@ -759,7 +761,7 @@ TEST(slow_pipe)
 		struct record_frame f = {.address = hash_u64(i)};
 		capture_frame(w, &f);
 	}
-	check(!capture_writer_finish(w, END_DURATION, NULL));
+	check(!capture_writer_finish(w, END_DURATION, ENDED_NS, NULL));
 	int status;
 	waitpid(child, &status, 0);
 	check(WIFEXITED(status) && !WEXITSTATUS(status));
@@ -804,7 +806,7 @@ TEST(file_limit)
 	capture_writer_flush(w); /* must not come back to life */
 	check_u64(capture_writer_bytes(w), 64);
 	e = (struct err){0};
-	check(capture_writer_finish(w, END_DURATION, &e) == -EFBIG && strstr(e.text, "ulimit"));
+	check(capture_writer_finish(w, END_DURATION, ENDED_NS, &e) == -EFBIG && strstr(e.text, "ulimit"));
 	drop_path();
 }
 
@@ -816,9 +818,9 @@ TEST(wrong_record_size)
 
 	capture_record(w, RECORD_COST, &c, sizeof(c) - 8);
 	check(capture_writer_error(w, NULL) == -EINVAL);
-	check(capture_writer_finish(w, END_DURATION, NULL) == -EINVAL);
+	check(capture_writer_finish(w, END_DURATION, ENDED_NS, NULL) == -EINVAL);
 	close(fd);
-	check(!capture_writer_finish(NULL, END_DURATION, NULL));
+	check(!capture_writer_finish(NULL, END_DURATION, ENDED_NS, NULL));
 	capture_writer_abandon(NULL);
 	capture_reader_free(NULL);
 }
@@ -833,7 +835,7 @@ static int write_in_memory(void)
 	if (rc)
 		return rc;
 	write_every_type(w);
-	return capture_writer_finish(w, END_DURATION, NULL);
+	return capture_writer_finish(w, END_DURATION, ENDED_NS, NULL);
 }
 
 TEST(no_memory_to_write)

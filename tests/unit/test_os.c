@@ -279,7 +279,8 @@ int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(status_of_ourselves), T(names_are_made_printable),
 		T(mappings_of_ourselves), T(mapped_file_is_the_executable),
-		T(a_file_of_another_inode_is_refused), T(threads_are_listed),
+		T(a_file_of_another_inode_is_refused),
+		T(the_file_of_a_process_that_is_gone_is_ours_or_none), T(threads_are_listed),
 		T(memory_is_read_whole_or_not), T(child_status), T(ring_wraps_and_gives_back),
 		T(ring_garbage_is_dropped));
 }

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "capture/reader.h"
 #include "capture/writer.h"
 #include "sample/modules.h"
@@ -101,7 +102,7 @@ TEST(fork_copies_and_exec_forgets)
 	map(&w, child, 0x18, 0x30);
 	check_str(drawn(child), "10-18 18-30");
 	check_str(drawn(p), "10-20");
-	process_exec(child);
+	process_exec(w.table, child, 4194306);
 	check_str(drawn(child), "");
 	check_str(drawn(p), "10-20");
 	world_release(&w);
@@ -115,12 +116,12 @@ TEST(a_process_goes_with_its_last_thread)
 	struct process *p = process_get(w.table, 100);
 	thread_get(w.table, p, 100);
 	thread_get(w.table, p, 101);
-	thread_exit(w.table, 100); /* the first thread may leave before the others */
+	thread_exit(w.table, 100, 100); /* the first thread may leave before the others */
 	check(process_find(w.table, 100) == p);
 	check(!thread_find(w.table, 100));
-	thread_exit(w.table, 101);
+	thread_exit(w.table, 100, 101);
 	check(!process_find(w.table, 100));
-	thread_exit(w.table, 101); /* told twice: events and inherited events */
+	thread_exit(w.table, 100, 101); /* told twice: events and inherited events */
 
 	/* A thread id that another process took over without our seeing the exit. */
 	struct process *a = process_get(w.table, 200), *b = process_get(w.table, 300);
@@ -176,7 +177,7 @@ static struct record_sample *samples_of(struct session_world *w, size_t *ret_cou
 	const struct record_header *h;
 
 	session_flush(w->session, 1);
-	check(!capture_writer_finish(w->writer, END_DURATION, NULL));
+	check(!capture_writer_finish(w->writer, END_DURATION, clock_monotonic_ns(), NULL));
 	session_free(w->session);
 	rewind(w->file);
 	size_t n = fread(bytes, 1, sizeof(bytes), w->file);
