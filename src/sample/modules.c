@@ -7,13 +7,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/vec.h"
+
+/*
+ * Whoever is profiled may map any number of files of any size. The last eighth of our descriptors
+ * is not for them but for reading /proc, for perf maps and for debug files. An object file larger
+ * than this is none that a linker made, and all together fit well into an address space.
+ */
+#define MAX_OBJECT_BYTES ((uint64_t)64 << 30)
+#define MAX_BYTES_IN_ALL ((uint64_t)32 << 40)
+
+#define BUCKETS 1024u
+
+/* The root of a file tree other than ours, shared by the modules that were opened in it. */
+struct tree {
+	uint64_t namespace, device, inode;
+	int fd;
+};
 
 struct module_store {
 	struct capture_writer *writer;
 	VEC(struct module *) modules;
+	struct module *buckets[BUCKETS]; /* files by inode, JIT memory by pid; the latest first */
+	struct module *vdso, *kernel;
+	VEC(struct tree) trees;
+	rlim_t max_fd; /* descriptors are given out from the lowest on */
+	uint64_t mapped_bytes;
 };
 
 /* Functions at the bottom of stacks whose files have no CFI to say so: musl's start code and
@@ -25,6 +50,9 @@ static const char *const root_names[] = {
 	"runtime.morestack.abi0",
 };
 
+/* Each name stands once in a file that a linker made; versions and aliases add a few. */
+#define MAX_ROOTS 256
+
 struct root_list {
 	VEC(struct unwind_range) ranges;
 };
@@ -35,6 +63,8 @@ static int collect_root(void *ctx, const struct elf_symbol *sym)
 
 	if ((sym->name[0] != '_' && sym->name[0] != 'r') || sym->end <= sym->start)
 		return 0;
+	if (list->ranges.len >= MAX_ROOTS)
+		return 1;
 	for (size_t i = 0; i < sizeof(root_names) / sizeof(root_names[0]); i++)
 		if (!strcmp(sym->name, root_names[i]))
 			return vec_push(&list->ranges, (struct unwind_range){sym->start, sym->end});
@@ -109,8 +139,6 @@ static void module_free(struct module *m)
 		return;
 	unwind_module_free(m->unwind);
 	elf_file_free(m->file);
-	if (m->root_fd >= 0)
-		close(m->root_fd);
 	free(m->path);
 	free(m);
 }
@@ -118,10 +146,13 @@ static void module_free(struct module *m)
 int module_store_new(struct capture_writer *w, struct module_store **ret, struct err *err)
 {
 	struct module_store *s = calloc(1, sizeof(*s));
+	struct rlimit limit;
 
 	if (!s)
 		return err_nomem(err);
 	s->writer = w;
+	s->max_fd = getrlimit(RLIMIT_NOFILE, &limit) ? 1024 : limit.rlim_cur;
+	s->max_fd -= s->max_fd / 8;
 	*ret = s;
 	return 0;
 }
@@ -132,7 +163,10 @@ void module_store_free(struct module_store *s)
 		return;
 	vec_each(&s->modules, m)
 		module_free(*m);
+	vec_each(&s->trees, tree)
+		close(tree->fd);
 	vec_release(&s->modules);
+	vec_release(&s->trees);
 	free(s);
 }
 
@@ -154,17 +188,23 @@ static void write_module(struct module_store *s, struct module *m)
 	m->capture_id = capture_module(s->writer, &record);
 }
 
+static struct module **bucket_of(struct module_store *s, uint32_t kind, uint64_t key)
+{
+	return &s->buckets[hash_pair(kind, key) % BUCKETS];
+}
+
 /* Takes ownership of `m`; NULL when out of memory. */
 static struct module *add_module(struct module_store *s, struct module *m)
 {
-	if (m->file && make_unwind(m)) {
+	struct module **bucket =
+		bucket_of(s, m->kind, m->kind == MODULE_FILE ? m->inode : (uint64_t)m->pid);
+
+	if ((m->file && make_unwind(m)) || vec_push(&s->modules, m)) {
 		module_free(m);
 		return NULL;
 	}
-	if (vec_push(&s->modules, m)) {
-		module_free(m);
-		return NULL;
-	}
+	m->next = *bucket;
+	*bucket = m;
 	write_module(s, m);
 	return m;
 }
@@ -197,31 +237,23 @@ static int copy_own_vdso(void *ctx, const struct proc_mapping *m)
 	return 1;
 }
 
-static struct module *find_special(struct module_store *s, uint32_t kind, pid_t pid)
-{
-	vec_each(&s->modules, m)
-		if ((*m)->kind == kind && (*m)->pid == pid)
-			return *m;
-	return NULL;
-}
-
 static struct module *vdso_module(struct module_store *s)
 {
-	struct module *m = find_special(s, MODULE_VDSO, 0);
+	struct module *m = s->vdso ? NULL : new_module(MODULE_VDSO, "[vdso]");
 
-	if (m)
-		return m;
-	m = new_module(MODULE_VDSO, "[vdso]");
-	if (!m)
-		return NULL;
-	proc_each_mapping(getpid(), copy_own_vdso, m, NULL);
-	return add_module(s, m);
+	if (m) {
+		proc_each_mapping(getpid(), copy_own_vdso, m, NULL);
+		s->vdso = add_module(s, m);
+	}
+	return s->vdso;
 }
 
 struct module *module_store_jit(struct module_store *s, pid_t pid)
 {
-	struct module *m = find_special(s, MODULE_JIT, pid);
+	struct module *m = *bucket_of(s, MODULE_JIT, (uint64_t)pid);
 
+	while (m && (m->kind != MODULE_JIT || m->pid != pid))
+		m = m->next;
 	if (m)
 		return m;
 	m = new_module(MODULE_JIT, "[jit]");
@@ -233,62 +265,121 @@ struct module *module_store_jit(struct module_store *s, pid_t pid)
 
 struct module *module_store_kernel(struct module_store *s)
 {
-	struct module *m = find_special(s, MODULE_KERNEL, 0);
+	struct module *m = s->kernel ? NULL : new_module(MODULE_KERNEL, "[kernel]");
 
 	if (m)
-		return m;
-	m = new_module(MODULE_KERNEL, "[kernel]");
-	return m ? add_module(s, m) : NULL;
+		s->kernel = add_module(s, m);
+	return s->kernel;
 }
 
-static bool same_link(pid_t pid, const char *what)
+/* What tells one file tree from another: the mount namespace and the root in it. */
+static bool identify_tree(const char *proc, struct tree *ret)
 {
-	char theirs[64], ours[64], a[4096], b[4096];
+	char path[64];
+	struct stat namespace, root;
 
-	snprintf(theirs, sizeof(theirs), "/proc/%d/%s", (int)pid, what);
-	snprintf(ours, sizeof(ours), "/proc/self/%s", what);
-	ssize_t n = readlink(theirs, a, sizeof(a)), k = readlink(ours, b, sizeof(b));
-	return n > 0 && n == k && !memcmp(a, b, (size_t)n);
+	snprintf(path, sizeof(path), "/proc/%s/ns/mnt", proc);
+	if (stat(path, &namespace))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%s/root", proc);
+	if (stat(path, &root))
+		return false;
+	*ret = (struct tree){namespace.st_ino, root.st_dev, root.st_ino, -1};
+	return true;
+}
+
+static bool same_tree(const struct tree *a, const struct tree *b)
+{
+	return a->namespace == b->namespace && a->device == b->device && a->inode == b->inode;
 }
 
 /* A handle on the file tree the process sees, -1 when it is ours (or cannot be told). */
-static int open_root(pid_t pid)
+static int tree_of(struct module_store *s, pid_t pid)
 {
-	char path[48];
+	char proc[16], path[48];
+	struct tree theirs, ours;
 
-	if (same_link(pid, "ns/mnt") && same_link(pid, "root"))
+	snprintf(proc, sizeof(proc), "%d", (int)pid);
+	if (!identify_tree(proc, &theirs) || !identify_tree("self", &ours) ||
+		same_tree(&theirs, &ours))
 		return -1;
-	snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
-	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	vec_each(&s->trees, known)
+		if (same_tree(known, &theirs))
+			return known->fd;
+	snprintf(path, sizeof(path), "/proc/%s/root", proc);
+	theirs.fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (theirs.fd < 0)
+		return -1;
+	if ((rlim_t)theirs.fd >= s->max_fd || vec_push(&s->trees, theirs)) {
+		close(theirs.fd);
+		return -1;
+	}
+	return theirs.fd;
 }
 
 static struct module *find_file(struct module_store *s, const struct proc_mapping *m)
 {
-	vec_each(&s->modules, it)
-		if ((*it)->inode == m->inode && (*it)->device == m->device &&
-			(*it)->kind == MODULE_FILE && !strcmp((*it)->path, m->path))
-			return *it;
-	return NULL;
+	struct module *it = *bucket_of(s, MODULE_FILE, m->inode);
+
+	while (it && (it->kind != MODULE_FILE || it->inode != m->inode || it->device != m->device ||
+			     strcmp(it->path, m->path)))
+		it = it->next;
+	return it;
 }
 
-static struct module *open_file_module(
-	struct module_store *s, pid_t pid, const struct proc_mapping *mapping)
+/* Whether we can afford to keep this file open and mapped. 0 or -errno. */
+static int check_budget(const struct module_store *s, int fd, uint64_t *ret_bytes)
 {
+	struct stat st;
+
+	if ((rlim_t)fd >= s->max_fd)
+		return -EMFILE;
+	if (fstat(fd, &st))
+		return -errno;
+	*ret_bytes = (uint64_t)st.st_size;
+	return *ret_bytes > MAX_OBJECT_BYTES || *ret_bytes > MAX_BYTES_IN_ALL - s->mapped_bytes
+		? -EFBIG
+		: 0;
+}
+
+/* The object file behind the mapping; 0 or -errno. */
+static int open_object(struct module_store *s, pid_t pid, const struct proc_mapping *mapping,
+	struct elf_file **ret)
+{
+	autoclose int fd = proc_open_mapped_file(pid, mapping, NULL);
+	uint64_t bytes = 0;
+	int rc = fd < 0 ? fd : check_budget(s, fd, &bytes);
+
+	if (!rc)
+		rc = elf_file_open_fd(take_fd(fd), mapping->path, ret, NULL);
+	if (!rc)
+		s->mapped_bytes += bytes;
+	return rc;
+}
+
+/* `known`: a module of the same file that could not be opened before; it is given back when that
+ * has not changed. */
+static struct module *open_file_module(struct module_store *s, pid_t pid,
+	const struct proc_mapping *mapping, struct module *known)
+{
+	struct elf_file *file = NULL;
+	int rc = open_object(s, pid, mapping, &file);
+
+	if (known && rc == -known->refused)
+		return known;
+
 	struct module *m = new_module(MODULE_FILE, mapping->path);
 
-	if (!m)
+	if (!m) {
+		elf_file_free(file);
 		return NULL;
+	}
 	m->inode = mapping->inode;
 	m->device = mapping->device;
-
-	int fd = proc_open_mapped_file(pid, mapping, NULL);
-
-	if (fd < 0) {
-		m->refused = -fd;
-	} else {
-		m->refused = -elf_file_open_fd(fd, mapping->path, &m->file, NULL);
-		m->root_fd = open_root(pid);
-	}
+	m->file = file;
+	m->refused = -rc;
+	if (file)
+		m->root_fd = tree_of(s, pid);
 	return add_module(s, m);
 }
 
@@ -312,9 +403,10 @@ struct module *module_store_mapped(struct module_store *s, pid_t pid, const stru
 
 	struct module *known = find_file(s, m);
 
-	/* One that could not be opened for a process that was gone may be for the next. */
+	/* One that could not be opened for a process that was gone may be for the next. The new
+	 * module stands beside the old one, which mappings of others may point to. */
 	if (!known || known->refused == ESRCH)
-		known = open_file_module(s, pid, m);
+		known = open_file_module(s, pid, m, known);
 	return known && !known->file && is_shared_memory(m->path) ? module_store_jit(s, pid) : known;
 }
 

@@ -4,7 +4,8 @@
  *
  * A file is opened when a mapping of it is first seen, so that it is still there to unwind with
  * and to name from when the process, or the file's path, is gone. Modules live until the store is
- * freed; pointers to them stay valid that long.
+ * freed; pointers to them stay valid that long. However many files are mapped, an eighth
+ * of the descriptors we may open stays free: what comes beyond that is refused with EMFILE.
  */
 #ifndef SONDE_SAMPLE_MODULES_H
 #define SONDE_SAMPLE_MODULES_H
@@ -25,11 +26,14 @@ struct module {
 	uint32_t capture_id;           /* in the recording */
 	uint32_t kind;                 /* enum module_kind */
 	pid_t pid;                     /* MODULE_JIT: whose memory */
-	int root_fd;                   /* O_PATH of the / of the process that mapped it; -1: ours */
+	int root_fd;                   /* O_PATH of the / of the process that mapped it, the store's;
+	                                * -1: ours */
 	int refused;                   /* errno of opening it; 0 when that worked */
 	bool loss_counted;             /* LOSS_FILE was reported for it */
+	bool map_noted;                /* MODULE_JIT: perf_map_note() has seen it */
 	uint64_t device, inode;        /* identity; 0, 0 for those without a file */
 	char *path;                    /* as the process sees it */
+	struct module *next;           /* hash chain */
 };
 
 struct module_store;

@@ -15,11 +15,16 @@
 #include "symbol/symbol.h"
 #include "unwind/table.h"
 
-void perf_map_note(struct session *s, const struct module *jit)
+/* Maps that are kept open; in system-wide mode processes come and go without end. */
+#define MAX_PERF_MAPS 256
+
+void perf_map_note(struct session *s, struct module *jit)
 {
-	vec_each(&s->perf_maps, it)
-		if (it->pid == jit->pid)
-			return;
+	if (jit->map_noted)
+		return;
+	jit->map_noted = true;
+	if (s->perf_maps.len >= MAX_PERF_MAPS)
+		return;
 
 	struct perf_map_fd map = {jit->pid, symbol_perf_map_open(jit->pid, NULL)};
 

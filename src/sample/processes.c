@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sample/processes.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 
 #define BUCKETS 4096u
+
+/* More executable mappings than this are not copied at a fork. */
+#define MAX_COPIED_MAPPINGS 4096u
 
 struct process_table {
 	struct module_store *modules;
@@ -14,6 +21,7 @@ struct process_table {
 	void *ctx;
 	struct process *processes[BUCKETS];
 	struct thread *threads[BUCKETS];
+	size_t count;
 };
 
 static unsigned bucket_of(pid_t id)
@@ -78,6 +86,7 @@ struct process *process_get(struct process_table *t, pid_t pid)
 	p->pid = pid;
 	p->next = t->processes[bucket_of(pid)];
 	t->processes[bucket_of(pid)] = p;
+	t->count++;
 	return p;
 }
 
@@ -88,6 +97,7 @@ static void process_remove(struct process_table *t, struct process *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
+	t->count--;
 	process_free(p);
 }
 
@@ -152,6 +162,9 @@ static ssize_t make_gap(struct process *p, uint64_t start, uint64_t end)
 
 int process_map(struct process_table *t, struct process *p, const struct proc_mapping *m)
 {
+	if (p->mappings.len >= PROCESS_MAX_MAPPINGS)
+		return -ENOMEM;
+
 	struct module *module = module_store_mapped(t->modules, p->pid, m);
 	ssize_t at = module ? make_gap(p, m->start, m->end) : -ENOMEM;
 
@@ -199,20 +212,39 @@ int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns
 struct process *process_fork(struct process_table *t, struct process *parent, pid_t child)
 {
 	struct process *p = process_get(t, child);
+	size_t count = parent->mappings.len <= MAX_COPIED_MAPPINGS ? parent->mappings.len : 0;
 
-	if (!p || vec_reserve(&p->mappings, parent->mappings.len))
+	if (!p || vec_reserve(&p->mappings, count))
 		return NULL;
-	if (parent->mappings.len)
+	if (count)
 		memcpy(p->mappings.data, parent->mappings.data,
-			parent->mappings.len * sizeof(*p->mappings.data));
-	p->mappings.len = parent->mappings.len;
+			count * sizeof(*p->mappings.data));
+	p->mappings.len = count;
 	p->stack_end = parent->stack_end;
-	p->snapshot_ns = 0;
+	p->snapshot_ns = p->refresh_ns = 0;
 	return p;
 }
 
-void process_exec(struct process *p)
+/* Takes the thread out; its process goes with the last one. */
+static void thread_remove(struct process_table *t, struct thread **at)
 {
+	struct thread *th = *at;
+
+	*at = th->next;
+	t->count--;
+	if (!--th->process->threads)
+		process_remove(t, th->process);
+	free(th);
+}
+
+void process_exec(struct process_table *t, struct process *p, pid_t survivor)
+{
+	for (unsigned i = 0; p->threads > 1 && i < BUCKETS; i++)
+		for (struct thread **at = &t->threads[i]; *at && p->threads > 1;)
+			if ((*at)->process == p && (*at)->tid != survivor)
+				thread_remove(t, at);
+			else
+				at = &(*at)->next;
 	p->mappings.len = 0;
 	p->stack_end = 0;
 	p->snapshot_ns = 0;
@@ -233,7 +265,7 @@ struct thread *thread_get(struct process_table *t, struct process *p, pid_t tid)
 	if (th && th->process == p)
 		return th;
 	if (th) /* the id was taken over by a thread of another process */
-		thread_exit(t, tid);
+		thread_exit(t, th->process->pid, tid);
 	th = calloc(1, sizeof(*th));
 	if (!th)
 		return NULL;
@@ -242,23 +274,87 @@ struct thread *thread_get(struct process_table *t, struct process *p, pid_t tid)
 	th->selected = true;
 	th->next = t->threads[bucket_of(tid)];
 	t->threads[bucket_of(tid)] = th;
+	t->count++;
 	p->threads++;
 	return th;
 }
 
-void thread_exit(struct process_table *t, pid_t tid)
+void thread_exit(struct process_table *t, pid_t pid, pid_t tid)
 {
 	struct thread **at = &t->threads[bucket_of(tid)];
 
 	while (*at && (*at)->tid != tid)
 		at = &(*at)->next;
-	if (!*at)
+	if (*at) {
+		thread_remove(t, at);
 		return;
+	}
 
-	struct thread *th = *at;
+	/* One that never ran while we looked, of a process known for its mappings alone. */
+	struct process *p = process_find(t, pid);
 
-	*at = th->next;
-	if (!--th->process->threads)
-		process_remove(t, th->process);
-	free(th);
+	if (p && !p->threads)
+		process_remove(t, p);
+}
+
+size_t process_table_count(const struct process_table *t)
+{
+	return t->count;
+}
+
+/* Signal 0 only asks. What is not a pid (the kernel says -1 for the dead) would ask too many. */
+static bool thread_is_gone(const struct thread *th)
+{
+	return th->process->pid <= 0 || th->tid <= 0 ||
+		(syscall(SYS_tgkill, th->process->pid, th->tid, 0) && errno == ESRCH);
+}
+
+static bool process_is_gone(const struct process *p)
+{
+	return p->pid <= 0 || (kill(p->pid, 0) && errno == ESRCH);
+}
+
+static bool sweep_threads(struct process_table *t)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		for (struct thread **at = &t->threads[i]; *at;) {
+			bool was_gone = (*at)->gone;
+
+			(*at)->gone = thread_is_gone(*at);
+			found |= (*at)->gone;
+			if (was_gone && (*at)->gone)
+				thread_remove(t, at);
+			else
+				at = &(*at)->next;
+		}
+	}
+	return found;
+}
+
+/* Those without threads. */
+static bool sweep_processes(struct process_table *t)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		for (struct process *p = t->processes[i], *next; p; p = next) {
+			bool was_gone = p->gone;
+
+			next = p->next;
+			p->gone = !p->threads && process_is_gone(p);
+			found |= p->gone;
+			if (was_gone && p->gone)
+				process_remove(t, p);
+		}
+	}
+	return found;
+}
+
+bool process_table_sweep(struct process_table *t)
+{
+	bool threads = sweep_threads(t), processes = sweep_processes(t);
+
+	return threads || processes;
 }

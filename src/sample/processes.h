@@ -30,6 +30,7 @@ struct process {
 	uint64_t stack_end;     /* top of the first stack, 0 not known */
 	unsigned threads;       /* known ones */
 	bool maps_refused;      /* not ours to read */
+	bool gone;              /* the last sweep did not find it any more */
 	VEC(struct space_mapping) mappings; /* executable ones, ascending, not overlapping */
 	struct process *next;   /* hash chain */
 };
@@ -39,6 +40,7 @@ struct thread {
 	struct process *process;
 	char name[PROC_NAME_BYTES];
 	bool selected;        /* by -t, --main, --tid */
+	bool gone;            /* as in its process */
 	struct thread *next;  /* hash chain */
 };
 
@@ -60,13 +62,16 @@ struct process *process_get(struct process_table *t, pid_t pid);
 /* Reads /proc/PID/maps; what was there before is forgotten. */
 int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns, struct err *err);
 
-/* The child starts with a copy of its parent's mappings. NULL: out of memory. */
+/* The child starts with a copy of its parent's mappings; with none when those are so many that a
+ * storm of forks would cost more memory than the kernel's own copies. NULL: out of memory. */
 struct process *process_fork(struct process_table *t, struct process *parent, pid_t child);
 
-/* exec: nothing of the old address space is left. */
-void process_exec(struct process *p);
+/* exec by `survivor`: nothing of the old address space and no other thread is left. */
+void process_exec(struct process_table *t, struct process *p, pid_t survivor);
 
-/* An executable mapping appeared. 0 or -ENOMEM. */
+/* An executable mapping appeared. 0; -ENOMEM, also when there are PROCESS_MAX_MAPPINGS. Since munmap
+ * is not told, a process that maps and unmaps for ever gets there; take a snapshot then. */
+#define PROCESS_MAX_MAPPINGS ((size_t)128 << 10)
 int process_map(struct process_table *t, struct process *p, const struct proc_mapping *m);
 
 /* The mapping that holds `addr`, NULL when there is none. */
@@ -76,7 +81,17 @@ const struct space_mapping *process_mapping(const struct process *p, uint64_t ad
 struct thread *thread_find(struct process_table *t, pid_t tid);
 struct thread *thread_get(struct process_table *t, struct process *p, pid_t tid);
 
-/* Forgets the thread, and its process with the last one. */
-void thread_exit(struct process_table *t, pid_t tid);
+/* Forgets the thread, and its process with the last one known. */
+void thread_exit(struct process_table *t, pid_t pid, pid_t tid);
+
+/*
+ * Records get lost, and threads whose exit is not told would be kept for ever. Forgets those that
+ * the system does not have any more, unless that is news since the last sweep: records of their
+ * last moments may still be on their way. True when any were found dead. One system call each.
+ */
+bool process_table_sweep(struct process_table *t);
+
+/* Known processes and threads. */
+size_t process_table_count(const struct process_table *t);
 
 #endif

@@ -17,6 +17,8 @@
 #define FRAME_LIMIT 4096
 /* An address outside every known mapping makes us read /proc/PID/maps again, this often at most. */
 #define REFRESH_NS (100 * NS_PER_MS)
+/* So many threads and processes may well be alive; more are looked through for dead ones. */
+#define SWEEP_ABOVE 4096u
 
 static void write_mapping(void *ctx, const struct process *p, const struct space_mapping *m)
 {
@@ -47,6 +49,7 @@ int session_new(struct capture_writer *w, const struct thread_selection *selecti
 		return err_nomem(err);
 	s->writer = w;
 	s->selection = selection;
+	s->sweep_above = SWEEP_ABOVE;
 	s->now_ns = clock_monotonic_ns();
 	s->frames = calloc(FRAME_LIMIT, sizeof(*s->frames));
 	rc = s->frames ? module_store_new(w, &s->modules, err) : err_nomem(err);
@@ -189,7 +192,9 @@ void session_mapped(struct session *s, pid_t pid, uint64_t time_ns, const struct
 
 	if (!p || time_ns < p->snapshot_ns)
 		return;
-	if (process_map(s->processes, p, m))
+	if (p->mappings.len >= PROCESS_MAX_MAPPINGS) /* most of them were unmapped long ago */
+		process_snapshot(s->processes, p, clock_monotonic_ns(), NULL);
+	else if (process_map(s->processes, p, m))
 		session_lost(s, LOSS_FILE, 1);
 }
 
@@ -205,7 +210,7 @@ void session_renamed(
 		return;
 	name_thread(s, th, name);
 	if (exec && time_ns >= p->snapshot_ns) {
-		process_exec(p);
+		process_exec(s->processes, p, tid);
 		write_process(s, pid, 0);
 	}
 }
@@ -215,8 +220,10 @@ void session_forked(
 {
 	struct process *parent, *p;
 	struct thread *th, *from = thread_find(s->processes, ptid);
+	char name[PROC_NAME_BYTES];
 
 	s->now_ns = time_ns;
+	snprintf(name, sizeof(name), "%s", from ? from->name : "");
 	parent = known_process(s, ppid);
 	p = parent && pid != ppid ? process_fork(s->processes, parent, pid) : parent;
 	if (!p)
@@ -225,7 +232,7 @@ void session_forked(
 		write_process(s, pid, ppid);
 	th = thread_get(s->processes, p, tid);
 	if (th && !th->name[0]) /* a new thread bears its creator's name until it is given one */
-		name_thread(s, th, from ? from->name : "");
+		name_thread(s, th, name);
 }
 
 void session_exited(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns)
@@ -238,7 +245,7 @@ void session_exited(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns)
 
 	s->now_ns = time_ns;
 	capture_record(s->writer, RECORD_EXIT, &record, sizeof(record));
-	thread_exit(s->processes, tid);
+	thread_exit(s->processes, pid, tid);
 }
 
 bool session_selects(struct session *s, pid_t tid)
@@ -403,6 +410,16 @@ void session_lost(struct session *s, enum loss_kind kind, uint64_t count)
 	s->pending_losses[kind] += count;
 }
 
+/* After a sweep that finds nobody dead, the next one waits until there are twice as many. */
+static void sweep(struct session *s)
+{
+	size_t known = process_table_count(s->processes);
+
+	if (known <= s->sweep_above || process_table_sweep(s->processes))
+		return;
+	s->sweep_above = 2 * known;
+}
+
 void session_flush(struct session *s, uint64_t now_ns)
 {
 	for (uint32_t kind = 0; kind < LOSS_KIND_COUNT; kind++) {
@@ -419,6 +436,7 @@ void session_flush(struct session *s, uint64_t now_ns)
 		s->pending_losses[kind] = 0;
 	}
 	capture_writer_flush(s->writer);
+	sweep(s);
 }
 
 void session_stats(const struct session *s, struct session_stats *ret)

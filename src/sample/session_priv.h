@@ -26,10 +26,11 @@ struct session {
 	uint64_t pending_losses[LOSS_KIND_COUNT];
 	struct session_stats stats;
 	VEC(struct perf_map_fd) perf_maps;
+	size_t sweep_above; /* known threads and processes above which the dead are looked for */
 };
 
 /* A sample met code of this JIT module: opens the map file when that is new. */
-void perf_map_note(struct session *s, const struct module *jit);
+void perf_map_note(struct session *s, struct module *jit);
 void perf_maps_release(struct session *s);
 
 #endif
