@@ -42,12 +42,14 @@ static int open_ring(struct perf_sampler *s, int cpu, size_t bytes, struct err *
 	int rc;
 
 	r.fd = perf_event_open(&dummy, 0, cpu, -1);
+	if (r.fd == -ENODEV) /* the CPU went offline a moment ago */
+		return 0;
 	if (r.fd < 0)
 		return rights_perf_refused(-r.fd, 0, err);
-	/* Less is allowed to users without CAP_IPC_LOCK: step down until it fits. */
+	/* Less is allowed to users without CAP_IPC_LOCK, or free: step down until it fits. */
 	for (;; bytes /= 2) {
 		rc = perf_ring_map(&r.ring, r.fd, bytes / page_bytes);
-		if (rc != -EPERM || bytes / 2 < RING_MIN_BYTES)
+		if ((rc != -EPERM && rc != -ENOMEM) || bytes / 2 < RING_MIN_BYTES)
 			break;
 	}
 	struct epoll_event ready = {.events = EPOLLIN};
@@ -102,14 +104,17 @@ static int open_all_rings(struct perf_sampler *s, struct err *err)
 
 /* ---- the sampler ---- */
 
-static void raise_file_limit(void)
+/* Files as many as may be. Three quarters of them are for events; see max_fd. */
+static void raise_file_limit(struct perf_sampler *s)
 {
-	struct rlimit limit;
+	struct rlimit limit = {1024, 1024};
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur != limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &limit))
+			getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	s->max_fd = limit.rlim_cur - limit.rlim_cur / 4;
 }
 
 int perf_sampler_new(
@@ -124,7 +129,7 @@ int perf_sampler_new(
 	s->period_ns = NS_PER_S / options->frequency_hz;
 	s->random = clock_monotonic_ns();
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	raise_file_limit();
+	raise_file_limit(s);
 	rc = s->epoll_fd < 0 ? err_errno(err, errno, "epoll") : perf_choose_event(s, err);
 	if (!rc)
 		rc = open_all_rings(s, err);
@@ -224,6 +229,8 @@ static int open_events(struct perf_sampler *s, pid_t tid, const struct perf_even
 
 		if (fd < 0)
 			rc = fd;
+		else if ((rlim_t)fd >= s->max_fd)
+			rc = -EMFILE;
 		else if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings.data[i].fd))
 			rc = -errno;
 		else

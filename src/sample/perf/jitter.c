@@ -40,7 +40,8 @@ static int64_t pay_back(struct perf_sampler *s, struct watched_event *e)
 
 static void draw_anew(struct perf_sampler *s, struct watched_event *e, uint64_t now)
 {
-	int64_t mean = (int64_t)s->period_ns, late = (int64_t)(now - e->sampled_ns);
+	int64_t mean = (int64_t)s->period_ns;
+	int64_t late = now > e->sampled_ns ? (int64_t)(now - e->sampled_ns) : 0;
 	int64_t kept = e->set_ns ? mean - e->set_ns : 0, set;
 
 	/* The first of these samples ended the period that was drawn; the others ran as it was set. */
@@ -50,7 +51,9 @@ static void draw_anew(struct perf_sampler *s, struct watched_event *e, uint64_t 
 		e->debt_ns += kept;
 		return;
 	}
-	set = draw_period(s) + pay_back(s, e) - late;
+	set = draw_period(s) + pay_back(s, e);
+	if (!s->attr.freq) /* a frequency does not restart anything */
+		set -= late;
 	if (set < mean / 8) {
 		e->debt_ns -= mean / 8 - set;
 		set = mean / 8;

@@ -3,6 +3,8 @@
 #ifndef SONDE_SAMPLE_PERF_PRIV_H
 #define SONDE_SAMPLE_PERF_PRIV_H
 
+#include <sys/resource.h>
+
 #include "base/vec.h"
 #include "os/perf_event.h"
 #include "sample/perf/perf.h"
@@ -42,6 +44,7 @@ struct perf_sampler {
 	size_t id_slot_count;
 	VEC(pid_t) watched; /* threads with events of their own, ascending */
 	size_t missed_threads;
+	rlim_t max_fd; /* events stay below, so that /proc and object files can still be opened */
 	uint64_t period_ns, random;
 	uint64_t ring_bytes_read;
 };
