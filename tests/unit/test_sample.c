@@ -2,9 +2,13 @@
 /* Address spaces as kernel records change them, and the recording session fed by hand. */
 #include "test.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -132,6 +136,175 @@ TEST(a_process_goes_with_its_last_thread)
 	world_release(&w);
 }
 
+TEST(exec_leaves_one_thread)
+{
+	struct world w;
+
+	world_init(&w);
+	struct process *p = process_get(w.table, 100);
+	for (pid_t tid = 100; tid < 120; tid++)
+		thread_get(w.table, p, tid);
+	process_exec(w.table, p, 100);
+	check_u64(p->threads, 1);
+	check(thread_find(w.table, 100) && !thread_find(w.table, 101) && !thread_find(w.table, 119));
+	thread_exit(w.table, 100, 100);
+	check(!process_find(w.table, 100));
+	check_u64(process_table_count(w.table), 0);
+	world_release(&w);
+}
+
+/* Known for a mapping; none of its threads ever ran while we looked. */
+TEST(a_process_without_known_threads_goes_too)
+{
+	struct world w;
+
+	world_init(&w);
+	map(&w, process_get(w.table, 100), 0x10, 0x20);
+	thread_exit(w.table, 100, 100);
+	check(!process_find(w.table, 100));
+	world_release(&w);
+}
+
+/* Beyond the largest pid, so nobody's. */
+#define NOBODY 4194305
+
+TEST(the_dead_are_swept_once_their_records_are_read)
+{
+	struct world w;
+
+	world_init(&w);
+	for (pid_t pid = NOBODY; pid < NOBODY + 50; pid++) {
+		struct process *p = process_get(w.table, pid);
+
+		thread_get(w.table, p, pid);
+		thread_get(w.table, p, pid + 1000);
+		process_get(w.table, pid + 2000);
+	}
+	struct process *own = process_get(w.table, getpid());
+	thread_get(w.table, own, getpid());
+	check(process_table_sweep(w.table));
+	check_u64(process_table_count(w.table), 202);
+	process_table_sweep(w.table);
+	check_u64(process_table_count(w.table), 2);
+	check(process_find(w.table, getpid()) == own);
+	check(!process_table_sweep(w.table));
+	world_release(&w);
+}
+
+/* What is mapped and unmapped for ever: munmap is not told. */
+TEST(mappings_are_bounded)
+{
+	struct world w;
+	struct proc_mapping m = {.exec = true, .path = "//anon"};
+
+	world_init(&w);
+	struct process *p = process_get(w.table, NOBODY);
+	for (uint64_t i = 0; i < PROCESS_MAX_MAPPINGS; i++) {
+		m.start = i << 13;
+		m.end = m.start + 4096;
+		if (process_map(w.table, p, &m))
+			break;
+	}
+	check_u64(p->mappings.len, PROCESS_MAX_MAPPINGS);
+	m.start += 1 << 13;
+	m.end += 1 << 13;
+	check(process_map(w.table, p, &m) == -ENOMEM);
+	check_u64(process_fork(w.table, p, NOBODY + 1)->mappings.len, 0);
+	world_release(&w);
+}
+
+static size_t open_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	size_t count = 0;
+
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+/* A command that is gone before its file is opened, over and over; then one that stays. */
+TEST(a_file_is_opened_once_whoever_was_gone)
+{
+	struct world w;
+	struct stat st;
+
+	world_init(&w);
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	check(!fstat(fd, &st));
+	/* No path in our own tree leads to it, so only a process that lives can give it. */
+	struct proc_mapping m = {.start = 0x1000, .end = 0x2000, .exec = true,
+		.inode = st.st_ino, .device = st.st_dev + 1, .path = "/proc/self/exe"};
+	struct module *gone = module_store_mapped(w.modules, NOBODY, &m);
+	check(gone && !gone->file);
+	check_u64(gone->refused, ESRCH);
+	for (pid_t pid = NOBODY + 1; pid < NOBODY + 20; pid++)
+		check(module_store_mapped(w.modules, pid, &m) == gone);
+	check_u64(module_store_count(w.modules), 1);
+	close(fd);
+	world_release(&w);
+}
+
+static int first_file(void *ctx, const struct proc_mapping *m)
+{
+	struct proc_mapping *found = ctx;
+
+	if (!m->exec || m->path[0] != '/')
+		return 0;
+	*found = *m;
+	found->path = strdup(m->path);
+	return 1;
+}
+
+TEST(a_file_that_opens_later_is_kept)
+{
+	struct world w;
+	struct proc_mapping m = {0}, elsewhere;
+
+	world_init(&w);
+	proc_each_mapping(getpid(), first_file, &m, NULL);
+	elsewhere = m;
+	elsewhere.device++; /* another filesystem's as far as our own tree can tell */
+	struct module *gone = module_store_mapped(w.modules, NOBODY, &elsewhere);
+	check(gone && gone->refused == ESRCH);
+	struct module *kept = module_store_mapped(w.modules, getpid(), &elsewhere);
+	check(kept && kept != gone && kept->file);
+	size_t before = open_descriptors();
+	for (pid_t pid = NOBODY; pid < NOBODY + 20; pid++)
+		check(module_store_mapped(w.modules, pid, &elsewhere) == kept);
+	check_u64(module_store_count(w.modules), 2);
+	check_u64(open_descriptors(), before);
+	free((char *)m.path);
+	world_release(&w);
+}
+
+TEST(object_files_leave_descriptors_for_others)
+{
+	struct world w;
+	struct rlimit old, low;
+	struct proc_mapping m = {0};
+	int fds[64] = {0}, count = 0;
+
+	proc_each_mapping(getpid(), first_file, &m, NULL);
+	getrlimit(RLIMIT_NOFILE, &old);
+	low = (struct rlimit){64, old.rlim_max};
+	setrlimit(RLIMIT_NOFILE, &low);
+	world_init(&w);
+	while (count < 64 && fds[count] < 55)
+		fds[++count] = dup(0);
+	struct module *module = module_store_mapped(w.modules, getpid(), &m);
+	check(module && !module->file);
+	check_u64(module->refused, EMFILE);
+	check_u64(open("/dev/null", O_RDONLY | O_CLOEXEC), 56); /* nothing of it stays open */
+	close(56);
+	while (count)
+		close(fds[count--]);
+	setrlimit(RLIMIT_NOFILE, &old);
+	free((char *)m.path);
+	world_release(&w);
+}
+
 TEST(shared_files_are_one_module)
 {
 	struct world w;
@@ -220,9 +393,26 @@ TEST(samples_are_selected_by_thread)
 	regfree(&regex);
 }
 
+/* No kernel says so. */
+TEST(a_thread_started_by_itself)
+{
+	struct session_world w = {0};
+	size_t count;
+
+	session_init(&w);
+	session_renamed(w.session, NOBODY, NOBODY, "one", true, 10);
+	session_forked(w.session, NOBODY, NOBODY + 1, NOBODY, NOBODY, 11);
+	samples_of(&w, &count);
+	check_u64(count, 0);
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(a_new_mapping_replaces_what_it_overlaps),
 		T(fork_copies_and_exec_forgets), T(a_process_goes_with_its_last_thread),
+		T(exec_leaves_one_thread), T(a_process_without_known_threads_goes_too),
+		T(the_dead_are_swept_once_their_records_are_read), T(mappings_are_bounded),
+		T(a_file_is_opened_once_whoever_was_gone), T(a_file_that_opens_later_is_kept),
+		T(object_files_leave_descriptors_for_others), T(a_thread_started_by_itself),
 		T(shared_files_are_one_module), T(samples_are_selected_by_thread));
 }
