@@ -165,22 +165,31 @@ static int block_signals(struct recording *r, struct err *err)
 	return r->signal_fd < 0 ? err_errno(err, errno, "signalfd") : 0;
 }
 
+/* One process by its command line, several by their names. */
+static void describe_process(struct buf *text, pid_t pid, bool alone)
+{
+	char words[512];
+
+	if (alone ? proc_command_line(pid, words, sizeof(words), NULL)
+		  : proc_thread_name(pid, pid, words, sizeof(words), NULL))
+		return;
+	buf_printf(text, "%s%s (pid %d)", text->len ? ", " : "", words, (int)pid);
+}
+
 static void write_target_meta(struct recording *r)
 {
 	struct buf text = {0};
+	size_t count = r->pids.len;
 
 	if (r->args->all)
 		buf_str(&text, "everything");
 	for (char **arg = r->command; arg && *arg; arg++)
 		buf_printf(&text, "%s%s", arg == r->command ? "" : " ", *arg);
-	for (size_t i = 0; !r->command && i < r->pids.len; i++) {
-		char line[512];
-
-		if (proc_command_line(r->pids.data[i], line, sizeof(line), NULL))
-			continue;
-		buf_printf(&text, "%s%s (pid %d)", text.len ? ", " : "", line,
-			(int)r->pids.data[i]);
-	}
+	if (r->args->name && count > 1)
+		buf_printf(&text, "%s (%zu processes)", r->args->name, count);
+	else
+		for (size_t i = 0; !r->command && i < count; i++)
+			describe_process(&text, r->pids.data[i], count == 1);
 	capture_meta(r->writer, "command", text.data ? text.data : "");
 	buf_release(&text);
 }

@@ -54,12 +54,14 @@ static void what_ran(const struct profile *p, struct buf *out)
 	const char *command = profile_meta(p, "command");
 	const struct profile_thread *first = p->threads.len ? p->threads.data : NULL;
 
-	if (command && *command)
-		buf_str(out, command);
-	else if (first)
-		buf_printf(out, "%s (pid %u)", first->process, first->pid);
-	else
+	if (command && *command) {
+		words_text(out, command);
+	} else if (first) {
+		words_text(out, first->process);
+		buf_printf(out, " (pid %u)", first->pid);
+	} else {
 		buf_str(out, "nothing");
+	}
 }
 
 static void how_much(
@@ -111,7 +113,7 @@ void facts_headline(const struct profile *p, const struct term *t, struct buf *o
 			columns = t->columns > used + MIN_COMMAND_COLUMNS ? t->columns - used
 									  : MIN_COMMAND_COLUMNS;
 		paint_on(out, t, PAINT_TITLE);
-		name_fit(out, what.data, columns, t->unicode);
+		words_command(out, what.data, columns, t->unicode);
 		paint_off(out, t, PAINT_TITLE);
 		buf_str(out, much.data);
 		buf_char(out, '\n');

@@ -44,6 +44,10 @@ size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode)
 /* Any other text from a recording, its control characters as '?'. */
 void words_text(struct buf *out, const char *s);
 
+/* A clean command line in so many columns (0: any number): a long one loses the directory of its first
+ * word, then its end, but never a " (pid 12)" there. */
+void words_command(struct buf *out, const char *words, size_t columns, bool unicode);
+
 /* ---- shares ---- */
 
 /* Percent of the whole profile, by weight where there are weights. */

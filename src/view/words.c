@@ -110,3 +110,46 @@ void paint_percent(struct buf *out, const struct term *t, double percent)
 	words_percent(out, percent);
 	paint_off(out, t, how);
 }
+
+/* ---- command lines ---- */
+
+#define MAX_TAIL_COLUMNS 24
+
+/* The words without the directory of the first one. */
+static const char *without_directory(const char *words)
+{
+	size_t first = strcspn(words, " ");
+	const char *slash = memrchr(words, '/', first);
+
+	return slash && slash + 1 < words + first ? slash + 1 : words;
+}
+
+/* " (pid 12)" at the end, which stays when the words before it are cut. */
+static const char *tail_of(const char *words)
+{
+	const char *end = words + strlen(words), *tail = end;
+
+	if (end == words || end[-1] != ')')
+		return end;
+	while (tail > words && *tail != '(')
+		tail--;
+	return tail > words && tail[-1] == ' ' && end - tail < MAX_TAIL_COLUMNS ? tail - 1 : end;
+}
+
+void words_command(struct buf *out, const char *words, size_t columns, bool unicode)
+{
+	if (columns && term_width(words) > columns)
+		words = without_directory(words);
+	if (!columns || term_width(words) <= columns) {
+		buf_str(out, words);
+		return;
+	}
+
+	const char *dots = unicode ? "…" : "..", *tail = tail_of(words);
+	size_t kept = term_width(dots) + term_width(tail);
+	size_t len = term_fit(words, columns > kept ? columns - kept : 1);
+
+	buf_add(out, words, len < (size_t)(tail - words) ? len : (size_t)(tail - words));
+	buf_str(out, dots);
+	buf_str(out, tail);
+}

@@ -336,6 +336,33 @@ TEST(words)
 	buf_release(&b);
 }
 
+TEST(command_lines_keep_their_pid)
+{
+	static const struct {
+		const char *line;
+		size_t columns;
+		const char *want;
+	} cases[] = {
+		{"/usr/bin/python3 a.py (pid 12)", 0, "/usr/bin/python3 a.py (pid 12)"},
+		{"/usr/bin/python3 a.py (pid 12)", 30, "/usr/bin/python3 a.py (pid 12)"},
+		{"/usr/bin/python3 a.py (pid 12)", 29, "python3 a.py (pid 12)"},
+		{"/usr/bin/python3 a.py (pid 12)", 20, "python3 a.… (pid 12)"},
+		{"/usr/bin/python3 a.py (pid 12)", 3, "p… (pid 12)"},
+		{"sh -c 'x=$(date) /tmp/long'", 12, "sh -c 'x=$(…"},
+		{"cc /tmp/some/where/a.c", 12, "cc /tmp/som…"},
+		{"(date)", 3, "(d…"},
+		{"/a/b/ c", 4, "/a/…"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct buf b = {0};
+
+		words_command(&b, cases[i].line, cases[i].columns, true);
+		check_str(b.data, cases[i].want);
+		buf_release(&b);
+	}
+}
+
 TEST(damage_in_words)
 {
 	struct bytes whole = small_recording();
@@ -449,6 +476,7 @@ int main(int argc, char **argv)
 	return test_main(argc, argv, T(summary_is_one_screen), T(summary_inverted_ascii),
 		T(summary_fits_the_screen), T(summary_colours), T(summary_of_nothing),
 		T(text_has_everything), T(json_keeps_its_keys), T(svg_escapes_names),
-		T(svg_colours_are_stable), T(names_fit), T(words), T(damage_in_words),
+		T(svg_colours_are_stable), T(names_fit), T(words),
+		T(command_lines_keep_their_pid), T(damage_in_words),
 		T(foreign_text_is_harmless), T(no_memory), T(dump_prints_every_record));
 }
