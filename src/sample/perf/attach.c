@@ -291,6 +291,7 @@ static int watch_new(struct perf_sampler *s, pid_t pid, const struct pid_vec *ti
 			/* Go on with what fits; the recording says how many are missing. */
 			s->missed_threads += tids->len - i;
 			session_lost(s->session, LOSS_THREAD, tids->len - i);
+			*ret_new = 0; /* another look would count them again */
 			return 0;
 		}
 		if (rc)
