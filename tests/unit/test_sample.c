@@ -284,7 +284,7 @@ TEST(object_files_leave_descriptors_for_others)
 	struct world w;
 	struct rlimit old, low;
 	struct proc_mapping m = {0};
-	int fds[64] = {0}, count = 0;
+	int fds[65] = {0}, count = 0;
 
 	proc_each_mapping(getpid(), first_file, &m, NULL);
 	getrlimit(RLIMIT_NOFILE, &old);
