@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* sonde record: samples processes and writes a recording. Parse, plan, run, tell. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <regex.h>
 #include <signal.h>
@@ -90,7 +91,7 @@ struct recording {
 	struct capture_writer *writer;
 	struct session *session;
 	int signal_fd;
-	sigset_t old_mask;
+	struct child_inherits inherits;
 	uint64_t start_ns, start_cpu_ns, end_ns, wakeups, file_bytes;
 	int forward_signal; /* sent to us alone: the command should get it too */
 	enum end_reason reason;
@@ -143,7 +144,9 @@ static int check_usage(struct recording *r)
 
 static int find_targets(struct recording *r, struct err *err)
 {
-	int rc = r->args->name ? proc_find_name(r->args->name, &r->pids, err) : 0;
+	int rc = r->args->name ? proc_find_name(r->args->name, &r->pids, err)
+		: r->command   ? child_check(r->command[0], err)
+			       : 0;
 
 	for (size_t i = 0; !rc && i < r->pids.len; i++)
 		rc = rights_check_target(r->pids.data[i], err);
@@ -153,14 +156,37 @@ static int find_targets(struct recording *r, struct err *err)
 /* ---- set up ---- */
 
 static int block_signals(struct recording *r, struct err *err)
+/* Without these, what is opened first would be written to as stdout or stderr. Close-on-exec: the
+ * command finds them closed, as we did. */
+static void fill_standard_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void nothing(int signal)
+{
+}
+
+/* A signal that our caller had ignored (nohup, a shell's background job) stays ignored: blocked it
+ * would be delivered all the same. */
 {
 	sigset_t mask;
+	static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+	/* A file that may not grow is an error of write(); a handler, which exec resets. */
+	struct sigaction action = {.sa_handler = nothing}, old;
 
 	sigemptyset(&mask);
-	sigaddset(&mask, SIGINT);
-	sigaddset(&mask, SIGTERM);
-	sigaddset(&mask, SIGHUP);
-	sigprocmask(SIG_BLOCK, &mask, &r->old_mask);
+	sigaction(SIGXFSZ, &action, NULL);
+	for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
+		if (!sigaction(ending[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaddset(&mask, ending[i]);
+	sigprocmask(SIG_BLOCK, &mask, NULL);
 	r->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 	return r->signal_fd < 0 ? err_errno(err, errno, "signalfd") : 0;
 }
@@ -281,7 +307,7 @@ static int attach(struct recording *r, pid_t pid, struct err *err)
 
 static int start_command(struct recording *r, struct err *err)
 {
-	int rc = child_start(r->command, &r->old_mask, &r->child, err);
+	int rc = child_start(r->command, &r->inherits, &r->child, err);
 
 	if (rc)
 		return rc;
@@ -323,7 +349,7 @@ static bool take_signal(struct recording *r)
 	if (read(r->signal_fd, &info, sizeof(info)) != sizeof(info))
 		return false;
 	/* Ctrl-C reaches the command by itself; a signal sent to us alone does not. */
-	if (info.ssi_code == SI_USER)
+	if (info.ssi_code <= 0) /* sent by a process: kill, sigqueue, tgkill */
 		r->forward_signal = (int)info.ssi_signo;
 	r->reason = END_INTERRUPTED;
 	return true;
@@ -506,12 +532,23 @@ static void release(struct recording *r)
 		close(r->signal_fd);
 }
 
-/* The recording is done; what the command does from now on is its own business. */
+/* The recording is done; what the command does from now on is its own business. Until it ends we
+ * stand before it and pass on what is sent to us. */
 static int leave_command(struct recording *r)
 {
-	if (r->forward_signal)
-		kill(r->child.pid, r->forward_signal);
-	return child_wait(&r->child);
+	for (;;) {
+		struct pollfd fds[2] = {
+			{.fd = r->signal_fd, .events = POLLIN},
+			{.fd = r->pid_fds.len ? r->pid_fds.data[0] : -1, .events = POLLIN},
+		};
+
+		if (r->forward_signal)
+			kill(r->child.pid, r->forward_signal);
+		r->forward_signal = 0;
+		if (!r->pid_fds.len || (poll(fds, 2, -1) < 0 && errno != EINTR) || fds[1].revents)
+			return child_wait(&r->child);
+		take_signal(r);
+	}
 }
 
 /* Nothing was recorded: leave no empty file behind, and no device or pipe without its name. */
@@ -529,8 +566,8 @@ static int record(struct recording *r)
 	struct err err = {0};
 	int rc = find_targets(r, &err);
 
-	if (!rc)
-		rc = block_signals(r, &err);
+	child_inherits_now(&r->inherits);
+	fill_standard_descriptors();
 	if (!rc)
 		rc = open_recording(r, &err);
 	if (!rc) {
@@ -562,6 +599,8 @@ int cmd_record(int argc, char **argv)
 	};
 	struct options_rest rest;
 	struct recording r = {
+	if (!rc) /* not before: opening a FIFO waits for its reader, and Ctrl-C must end that */
+		rc = block_signals(r, &err);
 		.args = &args, .signal_fd = -1, .child = {0, -1, -1}, .term = term_describe(2)};
 	int status = options_parse(&usage, argc, argv, &args, &rest);
 

@@ -3,7 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +19,7 @@
 
 /* The child's side: wait for the gate, then become the command. */
 __attribute__((noreturn)) static void run(
-	char *const *argv, const sigset_t *mask, int gate_fd, int error_fd)
+	char *const *argv, const struct child_inherits *inherits, int gate_fd, int error_fd)
 {
 	char byte;
 	ssize_t n;
@@ -22,7 +30,8 @@ __attribute__((noreturn)) static void run(
 	if (n != 1)
 		_exit(0);
 	signal(SIGPIPE, SIG_DFL); /* ignored signals stay ignored over exec */
-	sigprocmask(SIG_SETMASK, mask, NULL);
+	sigprocmask(SIG_SETMASK, &inherits->mask, NULL);
+	setrlimit(RLIMIT_NOFILE, &inherits->files);
 	execvp(argv[0], argv);
 
 	int code = errno;
@@ -30,7 +39,56 @@ __attribute__((noreturn)) static void run(
 	_exit(n == sizeof(code) ? 127 : 126);
 }
 
-int child_start(char *const *argv, const sigset_t *mask, struct child *ret, struct err *err)
+static int check_file(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return -errno;
+	return !S_ISREG(st.st_mode) || access(path, X_OK) ? -EACCES : 0;
+}
+
+/* An empty directory is the current one, as for execvp. */
+static int check_in_path(const char *dirs, const char *name)
+{
+	int rc = -ENOENT;
+
+	for (;; dirs++) {
+		int len = (int)strcspn(dirs, ":");
+		char path[PATH_MAX];
+		int n = snprintf(path, sizeof(path), "%.*s%s%s", len, dirs, len ? "/" : "", name);
+		int found = n < (int)sizeof(path) ? check_file(path) : -ENAMETOOLONG;
+
+		if (!found)
+			return 0;
+		if (found == -EACCES)
+			rc = found;
+		dirs += len;
+		if (!*dirs)
+			return rc;
+	}
+}
+
+int child_check(const char *name, struct err *err)
+{
+	const char *dirs = getenv("PATH");
+	int rc = 0; /* without PATH execvp has a default of its own */
+
+	if (!*name || strchr(name, '/'))
+		rc = check_file(name);
+	else if (dirs)
+		rc = check_in_path(dirs, name);
+	return rc ? err_errno(err, -rc, "cannot run '%s'", name) : 0;
+}
+
+void child_inherits_now(struct child_inherits *ret)
+{
+	sigprocmask(SIG_SETMASK, NULL, &ret->mask);
+	getrlimit(RLIMIT_NOFILE, &ret->files);
+}
+
+int child_start(char *const *argv, const struct child_inherits *inherits, struct child *ret,
+	struct err *err)
 {
 	int gate[2] = {-1, -1}, error[2] = {-1, -1};
 
@@ -47,7 +105,7 @@ int child_start(char *const *argv, const sigset_t *mask, struct child *ret, stru
 
 	if (!pid) {
 		close(gate[1]); /* so that our death closes the gate for good */
-		run(argv, mask, gate[0], error[1]);
+		run(argv, inherits, gate[0], error[1]);
 	}
 	int code = errno;
 	close(gate[0]);

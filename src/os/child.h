@@ -3,15 +3,24 @@
  * Running a command so that it can be watched from its first instruction.
  *
  * The child is forked, waits at a gate, and calls exec when the gate opens. It inherits nothing of
- * ours: descriptors are close-on-exec, and signal mask and dispositions are as we were started.
+ * ours: descriptors are close-on-exec; signal mask, dispositions and the limit on open files are as
+ * we were started.
  */
 #ifndef SONDE_OS_CHILD_H
 #define SONDE_OS_CHILD_H
 
 #include <signal.h>
+#include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base/err.h"
+
+/* What we change for ourselves, as it was before. */
+struct child_inherits {
+	sigset_t mask;
+	struct rlimit files;
+};
 
 struct child {
 	pid_t pid;
@@ -19,8 +28,16 @@ struct child {
 	int error_fd; /* the child's exec errno arrives here */
 };
 
-/* `argv` is NULL-terminated; `mask` is the signal mask for the command. */
-int child_start(char *const *argv, const sigset_t *mask, struct child *ret, struct err *err);
+/* Notes the present state; call before any of it is changed. */
+void child_inherits_now(struct child_inherits *ret);
+
+/* Whether there is a command of that name (as execvp looks for it) to be started: asked before
+ * anything is done for its sake. 0, -ENOENT or -EACCES with the words of child_go(). */
+int child_check(const char *name, struct err *err);
+
+/* `argv` is NULL-terminated. */
+int child_start(char *const *argv, const struct child_inherits *inherits, struct child *ret,
+	struct err *err);
 
 /* Opens the gate. When the command cannot be executed: -errno with its name in the words; the
  * child has exited then and was waited for. */

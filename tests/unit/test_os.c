@@ -180,11 +180,11 @@ TEST(memory_is_read_whole_or_not)
 static int run_child(const char *shell)
 {
 	char *argv[] = {(char *)"sh", (char *)"-c", (char *)shell, NULL};
+	struct child_inherits inherits;
 	struct child c;
-	sigset_t mask;
 
-	sigemptyset(&mask);
-	check(!child_start(argv, &mask, &c, NULL));
+	child_inherits_now(&inherits);
+	check(!child_start(argv, &inherits, &c, NULL));
 	check(!child_go(&c, "sh", NULL));
 	return child_wait(&c);
 }
@@ -192,18 +192,39 @@ static int run_child(const char *shell)
 TEST(child_status)
 {
 	char *missing[] = {(char *)"/nowhere/no-such-program", NULL};
+	struct child_inherits inherits;
 	struct child c;
 	struct err err = {0};
-	sigset_t mask;
 
 	check_u64(run_child("exit 7"), 7);
 	check_u64(run_child("kill -9 $$"), 137);
-	sigemptyset(&mask);
-	check(!child_start(missing, &mask, &c, &err));
+	child_inherits_now(&inherits);
+	check(!child_start(missing, &inherits, &c, &err));
 	check(child_go(&c, missing[0], &err) == -ENOENT);
 	check(strstr(err.text, "no-such-program"));
-	check(!child_start(missing, &mask, &c, &err));
+	check(!child_start(missing, &inherits, &c, &err));
 	child_abandon(&c); /* returns, so the child ended without exec */
+}
+
+TEST(commands_are_looked_for_as_execvp_does)
+{
+	char *old = strdup(getenv("PATH"));
+	struct err err = {0};
+
+	check(!child_check("sh", NULL));
+	check(!child_check("/bin/sh", NULL));
+	check(child_check("no-such-command", &err) == -ENOENT);
+	check(strstr(err.text, "no-such-command"));
+	check(child_check("/etc/passwd", NULL) == -EACCES);
+	check(child_check("/etc", NULL) == -EACCES);
+	check(child_check("", NULL) == -ENOENT);
+	setenv("PATH", "/nowhere:/etc:/proc/self/exe", 1);
+	check(child_check("passwd", NULL) == -EACCES);
+	check(child_check("sh", NULL) == -ENOENT);
+	setenv("PATH", "/nowhere:/bin", 1);
+	check(!child_check("sh", NULL));
+	setenv("PATH", old, 1);
+	free(old);
 }
 
 /* A ring made by hand: the control page and four pages of data. */
@@ -281,6 +302,7 @@ int main(int argc, char **argv)
 		T(mappings_of_ourselves), T(mapped_file_is_the_executable),
 		T(a_file_of_another_inode_is_refused),
 		T(the_file_of_a_process_that_is_gone_is_ours_or_none), T(threads_are_listed),
-		T(memory_is_read_whole_or_not), T(child_status), T(ring_wraps_and_gives_back),
+		T(memory_is_read_whole_or_not), T(child_status),
+		T(commands_are_looked_for_as_execvp_does), T(ring_wraps_and_gives_back),
 		T(ring_garbage_is_dropped));
 }
