@@ -155,7 +155,6 @@ static int find_targets(struct recording *r, struct err *err)
 
 /* ---- set up ---- */
 
-static int block_signals(struct recording *r, struct err *err)
 /* Without these, what is opened first would be written to as stdout or stderr. Close-on-exec: the
  * command finds them closed, as we did. */
 static void fill_standard_descriptors(void)
@@ -175,14 +174,15 @@ static void nothing(int signal)
 
 /* A signal that our caller had ignored (nohup, a shell's background job) stays ignored: blocked it
  * would be delivered all the same. */
+static int block_signals(struct recording *r, struct err *err)
 {
-	sigset_t mask;
 	static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
 	/* A file that may not grow is an error of write(); a handler, which exec resets. */
 	struct sigaction action = {.sa_handler = nothing}, old;
+	sigset_t mask;
 
-	sigemptyset(&mask);
 	sigaction(SIGXFSZ, &action, NULL);
+	sigemptyset(&mask);
 	for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
 		if (!sigaction(ending[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaddset(&mask, ending[i]);
@@ -570,6 +570,8 @@ static int record(struct recording *r)
 	fill_standard_descriptors();
 	if (!rc)
 		rc = open_recording(r, &err);
+	if (!rc) /* not before: opening a FIFO waits for its reader, and Ctrl-C must end that */
+		rc = block_signals(r, &err);
 	if (!rc) {
 		rc = start(r, &err);
 		if (rc)
@@ -599,8 +601,6 @@ int cmd_record(int argc, char **argv)
 	};
 	struct options_rest rest;
 	struct recording r = {
-	if (!rc) /* not before: opening a FIFO waits for its reader, and Ctrl-C must end that */
-		rc = block_signals(r, &err);
 		.args = &args, .signal_fd = -1, .child = {0, -1, -1}, .term = term_describe(2)};
 	int status = options_parse(&usage, argc, argv, &args, &rest);
 
