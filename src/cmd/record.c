@@ -95,6 +95,7 @@ struct recording {
 	uint64_t start_ns, start_cpu_ns, end_ns, wakeups, file_bytes;
 	int forward_signal; /* sent to us alone: the command should get it too */
 	enum end_reason reason;
+	char unsampled[256]; /* what to say about time that no sample stands for, or "" */
 	struct term term;
 };
 
@@ -445,6 +446,29 @@ static void show_naming(void *ctx, size_t done, size_t all)
 		fprintf(stderr, "\rnaming %zu of %zu addresses ", done, all);
 }
 
+/* Up to this much may be missing, by chance and by what ran before the first sample. */
+#define FAIR_UNSAMPLED_NS (200 * NS_PER_MS)
+
+/* Each new process gets a whole period before its first sample, so those that end earlier have
+ * none: a script of a thousand commands can seem to use no time. The kernel counted their time. */
+static void check_coverage(struct recording *r)
+{
+	struct session_stats stats;
+	uint64_t cpu_ns = r->reason == END_TARGET_EXITED && r->child.pid && !r->selection.name &&
+			!r->selection.main_only
+		? child_cpu_ns(&r->child)
+		: 0;
+
+	session_stats(r->session, &stats);
+	if (cpu_ns < stats.weight_ns + stats.weight_ns / 4 + FAIR_UNSAMPLED_NS)
+		return;
+	snprintf(r->unsampled, sizeof(r->unsampled),
+		"used %.1f s of CPU time, sampled %.1f s: processes shorter than a period are "
+		"missed; raise -F",
+		(double)cpu_ns / 1e9, (double)stats.weight_ns / 1e9);
+	capture_meta(r->writer, "unsampled", r->unsampled);
+}
+
 static int finish(struct recording *r, struct err *err)
 {
 	struct perf_sampler_facts facts;
@@ -454,6 +478,7 @@ static int finish(struct recording *r, struct err *err)
 
 	perf_sampler_stop(r->sampler);
 	perf_sampler_drain(r->sampler, true);
+	check_coverage(r);
 	session_flush(r->session, stop_ns);
 	r->end_ns = stop_ns;
 
@@ -491,8 +516,10 @@ static void tell_losses(const struct session_stats *stats, const struct recordin
 		if (stats->losses[i])
 			fprintf(stderr, "  %llu %s\n", (unsigned long long)stats->losses[i],
 				words[i]);
-	if (!stats->samples)
-		fprintf(stderr, "  nothing ran on a CPU%s: `sonde report` will be empty\n",
+	if (r->unsampled[0])
+		fprintf(stderr, "  %s\n", r->unsampled);
+	else if (!stats->samples)
+		fprintf(stderr, "  nothing ran on a CPU for a sampling period%s\n",
 			r->selection.name || r->selection.main_only || r->selection.tid
 				? " in the selected threads"
 				: "");
@@ -507,9 +534,11 @@ static void tell(const struct recording *r, const struct session_stats *stats)
 
 	if (r->args->quiet)
 		return;
-	fprintf(stderr, "%s: %llu samples in %.1f s, %.1f %% of stacks whole, %llu KB\n",
-		r->args->output, (unsigned long long)stats->samples, seconds, whole,
-		(unsigned long long)(r->file_bytes + 1023) / 1024);
+	fprintf(stderr, "%s: %llu sample%s in %.1f s, ", r->args->output,
+		(unsigned long long)stats->samples, stats->samples == 1 ? "" : "s", seconds);
+	if (stats->samples)
+		fprintf(stderr, "%.1f %% of stacks whole, ", whole);
+	fprintf(stderr, "%llu KB\n", (unsigned long long)(r->file_bytes + 1023) / 1024);
 	tell_losses(stats, r);
 	if (stats->samples)
 		fprintf(stderr, "see it: sonde report%s%s\n",

@@ -46,6 +46,10 @@ int child_go(struct child *c, const char *name, struct err *err);
 /* Never opened: the child exits without having run the command. */
 void child_abandon(struct child *c);
 
+/* CPU time of the command, which has ended and was not waited for yet, and of those it waited for;
+ * 0 when it cannot be told. */
+uint64_t child_cpu_ns(const struct child *c);
+
 /* Waits for the end of the command; its exit status as shells count it (128 + signal). */
 int child_wait(const struct child *c);
 

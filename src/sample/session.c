@@ -399,6 +399,7 @@ void session_sample(struct session *s, const struct raw_sample *raw)
 	};
 	capture_record(s->writer, RECORD_SAMPLE, &record, sizeof(record));
 	s->stats.samples++;
+	s->stats.weight_ns += raw->weight_ns;
 	s->stats.frames += count;
 	s->stats.ends[end]++;
 }

@@ -71,7 +71,7 @@ bool session_selects(struct session *s, pid_t tid);
 void session_flush(struct session *s, uint64_t now_ns);
 
 struct session_stats {
-	uint64_t samples, frames;
+	uint64_t samples, frames, weight_ns;
 	uint64_t ends[UNWIND_END_COUNT];
 	uint64_t losses[LOSS_KIND_COUNT];
 	uint64_t threads; /* threads that had samples */

@@ -228,6 +228,18 @@ static int hint_lost(const struct profile *p, struct hints *h)
 	return hint(h, &b);
 }
 
+/* What record found missing, in its own words. */
+static int hint_unsampled(const struct profile *p, struct hints *h)
+{
+	const char *words = profile_meta(p, "unsampled");
+	struct buf b = {0};
+
+	if (!words)
+		return 0;
+	buf_str(&b, words);
+	return hint(h, &b);
+}
+
 /* The module and the reason behind most unresolved frames. */
 struct hole {
 	uint64_t samples;
@@ -313,8 +325,8 @@ int facts_hints(const struct profile *p, struct hints *ret, struct err *err)
 {
 	struct hints h = {0};
 
-	if (hint_truncated(p, &h) || hint_lost(p, &h) || hint_unresolved(p, &h, err) ||
-		hint_guessed(p, &h)) {
+	if (hint_truncated(p, &h) || hint_lost(p, &h) || hint_unsampled(p, &h) ||
+		hint_unresolved(p, &h, err) || hint_guessed(p, &h)) {
 		hints_release(&h);
 		return err_nomem(err);
 	}

@@ -204,6 +204,7 @@ int view_summary(const struct profile *p, const struct view_options *o, struct b
 	if (!p->samples.len) {
 		buf_str(out, "No samples: nothing ran on a CPU while recording, or the filter left "
 			     "nothing.\n");
+		hint_lines(&hints, &o->term, MAX_HINTS, out);
 	} else {
 		facts_quality(p, &o->term, out);
 		hint_lines(&hints, &o->term, MAX_HINTS, out);

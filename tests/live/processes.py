@@ -57,6 +57,18 @@ def main_thread_alone():
 
 
 @test
+def short_processes_are_missed_aloud():
+    """The kernel gives each new process a whole period before its first sample."""
+    script = "i=0; while [ $i -lt 700 ]; do /bin/true; i=$((i+1)); done"
+    got = recording(["-F", "49", "--", "sh", "-c", script])
+    if got.json["meta"]["event"] != "cpu-clock":
+        skip("the first period of %s is short" % got.json["meta"]["event"])
+    check("raise -F" in got.json["meta"].get("unsampled", ""), "meta: %s" % got.json["meta"])
+    got = recording(["-F", "499", "--", program("split"), "1000", "1000"])
+    check("unsampled" not in got.json["meta"], "meta: %s" % got.json["meta"])
+
+
+@test
 def one_thread_alone():
     child = start([program("threads"), "8", "500"])
     tid = max(int(t) for t in os.listdir("/proc/%d/task" % child.pid))
