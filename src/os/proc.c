@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -338,12 +340,20 @@ int proc_each_mapping(
 
 /* How a mapped file was found, and so what is left to compare. */
 enum found_by {
-	BY_MAPPING,  /* the inode itself */
+	BY_MAPPING,  /* through the mapping that is there now */
 	BY_PATH,     /* in the tree of the process */
 	BY_OUR_PATH, /* in our own tree, the process being gone */
 };
 
-/* Accepts only the very file that is mapped; a device or a FIFO is never read. */
+/* Whether the mapping shows another inode number than stat does: the lower file's. */
+static bool is_overlay(int fd)
+{
+	struct statfs fs;
+
+	return !fstatfs(fd, &fs) && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
+/* Accepts only the very file that is mapped; a device or a FIFO is never opened. */
 static int check_identity(int fd, const struct proc_mapping *m, enum found_by by, struct err *err)
 {
 	struct stat st;
@@ -352,19 +362,20 @@ static int check_identity(int fd, const struct proc_mapping *m, enum found_by by
 		return err_errno(err, errno, "%s", m->path);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, ENOEXEC, "%s: not a regular file", m->path);
-	/* In its own tree the device is not compared: overlayfs and btrfs show another one in maps
-	 * than in stat. Elsewhere it must be, for the tree may be another one. */
-	if ((by != BY_MAPPING && (uint64_t)st.st_ino != m->inode) ||
+	/* Something else may be mapped there by now: it must not pass for the file of others. In its
+	 * own tree the device is not compared: overlayfs and btrfs show another one in maps than in
+	 * stat. Elsewhere it must be, for the tree may be another one. */
+	if (((uint64_t)st.st_ino != m->inode && (by != BY_MAPPING || !is_overlay(fd))) ||
 		(by == BY_OUR_PATH && (uint64_t)st.st_dev != m->device))
 		return err_set(err, ESTALE, "%s: another file stands there now", m->path);
 	return 0;
 }
 
-static int open_in_root(pid_t pid, const char *path, struct err *err)
+static int find_in_root(pid_t pid, const char *path, struct err *err)
 {
 	char root[48];
 	struct open_how how = {
-		.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+		.flags = O_PATH | O_CLOEXEC,
 		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
 	};
 
@@ -376,33 +387,40 @@ static int open_in_root(pid_t pid, const char *path, struct err *err)
 	return fd < 0 ? err_errno(err, errno, "%s", path) : fd;
 }
 
-/* Takes `fd`; hands it back when it is the mapped file. */
-static int checked(int fd, const struct proc_mapping *m, enum found_by by, struct err *err)
+/* Takes `found`, which is O_PATH: to open a device is to do something to it, so it is looked at
+ * first. A descriptor for reading when it is the mapped file. */
+static int open_found(int found, const struct proc_mapping *m, enum found_by by, struct err *err)
 {
-	autoclose int file = fd;
-	int rc = fd < 0 ? fd : check_identity(fd, m, by, err);
+	autoclose int file = found;
+	char link[32];
+	int rc = file < 0 ? file : check_identity(file, m, by, err);
 
-	return rc ? rc : take_fd(file);
+	if (rc)
+		return rc;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file);
+	int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	return fd < 0 ? err_errno(err, errno, "%s", m->path) : fd;
 }
 
 int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *err)
 {
 	char link[96];
 
-	/* Opening map_files follows a magic link to the inode itself, so no path is involved. */
+	/* This follows a magic link to the inode itself, so no path is involved. */
 	snprintf(link, sizeof(link), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, m->start,
 		m->end);
-	int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int found = open(link, O_PATH | O_CLOEXEC);
+	int fd = found < 0 ? -gone_or(errno) : open_found(found, m, BY_MAPPING, err);
 
-	if (fd >= 0)
-		return checked(fd, m, BY_MAPPING, err);
+	if (found >= 0 && fd != -ESTALE)
+		return fd;
 	if (m->path[0] != '/')
-		return err_errno(err, gone_or(errno), "%s", m->path);
-	fd = checked(open_in_root(pid, m->path, err), m, BY_PATH, err);
+		return err_errno(err, -fd, "%s", m->path);
+	fd = open_found(find_in_root(pid, m->path, err), m, BY_PATH, err);
 	if (fd != -ESRCH)
 		return fd;
 	/* Commands of a few milliseconds are gone before we look; their files rarely are. */
-	fd = checked(open_in_root(getpid(), m->path, NULL), m, BY_OUR_PATH, NULL);
+	fd = open_found(find_in_root(getpid(), m->path, NULL), m, BY_OUR_PATH, NULL);
 	return fd < 0 ? -ESRCH : fd;
 }
 

@@ -72,7 +72,8 @@ int proc_each_mapping(pid_t pid,
 
 /*
  * Opens the file behind a mapping, read-only: by /proc/PID/map_files (the exact inode, also when
- * the path was deleted or replaced), else by path under /proc/PID/root, without following
+ * the path was deleted or replaced; the mapping's inode number must still be there, except on
+ * overlayfs, which shows others), else by path under /proc/PID/root, without following
  * symlinks out of it, and only when the inode is the mapping's (the device is not compared:
  * overlayfs and btrfs show different ones). When the process is gone: by path in our own tree, when
  * inode and device are the mapping's. Returns a descriptor of a regular file or -errno: -ESTALE

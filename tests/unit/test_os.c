@@ -3,11 +3,15 @@
 #include "test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,6 +106,62 @@ TEST(a_file_of_another_inode_is_refused)
 	check(proc_open_mapped_file(getpid(), &m, NULL) == -ENOEXEC);
 	m.path = "/etc/passwd";
 	check(proc_open_mapped_file(getpid(), &m, NULL) == -ESTALE);
+}
+
+/* To open a device is to do something to it. */
+TEST(what_is_no_file_is_not_even_opened)
+{
+	char dir[] = "/tmp/sonde-os-XXXXXX", path[64];
+	struct proc_mapping m = {.start = 0x1000, .end = 0x2000, .path = path};
+	char events[512];
+	struct stat st;
+
+	check(mkdtemp(dir) != NULL);
+	snprintf(path, sizeof(path), "%s/fifo", dir);
+	check(!mkfifo(path, 0600) && !stat(path, &st));
+	m.inode = st.st_ino;
+	int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	check(inotify_add_watch(watch, path, IN_OPEN) >= 0);
+	check(proc_open_mapped_file(getpid(), &m, NULL) == -ENOEXEC);
+	check(read(watch, events, sizeof(events)) < 0 && errno == EAGAIN);
+	close(open(path, O_RDONLY | O_NONBLOCK)); /* this would have been seen */
+	check(read(watch, events, sizeof(events)) > 0);
+	close(watch);
+	unlink(path);
+	rmdir(dir);
+}
+
+static int first_file(void *ctx, const struct proc_mapping *m)
+{
+	struct proc_mapping *found = ctx;
+
+	if (!m->exec || m->path[0] != '/')
+		return 0;
+	*found = *m;
+	return 1;
+}
+
+/* A process maps one file over another before we look: its code is not that of the first one. */
+TEST(a_mapping_that_was_replaced_is_refused)
+{
+	struct proc_mapping m = {0};
+	struct statfs fs;
+
+	check(proc_each_mapping(getpid(), first_file, &m, NULL) == 1);
+	if (statfs("/proc/self/exe", &fs) || fs.f_type == OVERLAYFS_SUPER_MAGIC) {
+		skip("overlayfs does not tell which file is mapped");
+		return;
+	}
+	m.path = "/nonexistent";
+	int fd = proc_open_mapped_file(getpid(), &m, NULL);
+	if (fd == -ENOENT) {
+		skip("map_files is not for this user");
+		return;
+	}
+	check(fd >= 0);
+	close(fd);
+	m.inode++;
+	check(proc_open_mapped_file(getpid(), &m, NULL) == -ENOENT);
 }
 
 /* The pid of a process that was: nobody has it until the numbers come round again. */
@@ -303,6 +363,7 @@ int main(int argc, char **argv)
 		T(a_file_of_another_inode_is_refused),
 		T(the_file_of_a_process_that_is_gone_is_ours_or_none), T(threads_are_listed),
 		T(memory_is_read_whole_or_not), T(child_status),
+		T(what_is_no_file_is_not_even_opened), T(a_mapping_that_was_replaced_is_refused),
 		T(commands_are_looked_for_as_execvp_does), T(ring_wraps_and_gives_back),
 		T(ring_garbage_is_dropped));
 }
