@@ -530,7 +530,8 @@ static void probe_target_jit(pid_t pid, const struct proc_status *st, struct rig
 	snprintf(r->cost, sizeof(r->cost), "frames in generated code have no names");
 	snprintf(r->fix, sizeof(r->fix),
 		"start it so that it writes the map: node --perf-basic-prof ...   or   "
-		"python3 -X perf ...   or   java -XX:+DumpPerfMapAtExit ...");
+		"python3 -X perf ...   or   java -XX:+PreserveFramePointer ... and "
+		"jcmd PID Compiler.perfmap");
 }
 
 static const struct {

@@ -272,6 +272,28 @@ static int worst_hole(const struct profile *p, struct hole *ret, struct err *err
 	return rc;
 }
 
+#define GENERATOR_JAVA 0
+
+/* What makes a generator of code tell names, found by a file that it maps; the last fits all. */
+static const struct generator {
+	const char *file, *names;
+} generators[] = {
+	[GENERATOR_JAVA] = {"libjvm.so", "java: jcmd PID Compiler.perfmap"},
+	{"python", "python3 -X perf"},
+	{"", "node --perf-basic-prof"},
+};
+
+static const struct generator *generator_of(const struct profile *p)
+{
+	const struct generator *g = generators;
+
+	for (; *g->file; g++)
+		vec_each(&p->modules, m)
+			if (strstr(m->name, g->file))
+				return g;
+	return g;
+}
+
 static int hint_unresolved(const struct profile *p, struct hints *h, struct err *err)
 {
 	struct hole hole;
@@ -288,8 +310,8 @@ static int hint_unresolved(const struct profile *p, struct hints *h, struct err 
 
 	switch (hole.reason) {
 	case SYMBOL_ANONYMOUS:
-		buf_str(&b, "most unnamed frames are JIT code: let it write a perf map "
-			    "(node --perf-basic-prof)");
+		buf_printf(&b, "most unnamed frames are JIT code: let it write a perf map (%s)",
+			generator_of(p)->names);
 		break;
 	case SYMBOL_REFUSED:
 		buf_printf(&b, "names of %s are hidden from this user: ask sonde doctor",
@@ -317,7 +339,10 @@ static int hint_guessed(const struct profile *p, struct hints *h)
 	if (p->quality.guessed_frames_pct < FAIR_PERCENT)
 		return 0;
 	words_share(&b, p->quality.guessed_frames_pct);
-	buf_str(&b, " of frames are guesses (marked ?): code without unwind information");
+	buf_printf(&b, " of frames are guesses (marked ?): %s",
+		generator_of(p) == &generators[GENERATOR_JAVA]
+			? "start java with -XX:+PreserveFramePointer"
+			: "code without unwind information");
 	return hint(h, &b);
 }
 

@@ -128,6 +128,22 @@ TEST(summary_of_nothing)
 	buf_release(&got);
 }
 
+TEST(hints_know_java)
+{
+	struct profile p = {.quality = {.guessed_frames_pct = 50}};
+	struct hints hints = {0};
+
+	check(!vec_push(&p.modules, (struct profile_module){.path = "", .name = "libc.so.6"}));
+	check(!facts_hints(&p, &hints, NULL));
+	check(hints.len == 1 && strstr(hints.data[0], "code without unwind information"));
+	hints_release(&hints);
+	check(!vec_push(&p.modules, (struct profile_module){.path = "", .name = "libjvm.so"}));
+	check(!facts_hints(&p, &hints, NULL));
+	check(hints.len == 1 && strstr(hints.data[0], "-XX:+PreserveFramePointer"));
+	hints_release(&hints);
+	vec_release(&p.modules);
+}
+
 TEST(text_has_everything)
 {
 	struct view_options o = {.term = screen};
@@ -475,6 +491,7 @@ int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(summary_is_one_screen), T(summary_inverted_ascii),
 		T(summary_fits_the_screen), T(summary_colours), T(summary_of_nothing),
+		T(hints_know_java),
 		T(text_has_everything), T(json_keeps_its_keys), T(svg_escapes_names),
 		T(svg_colours_are_stable), T(names_fit), T(words),
 		T(command_lines_keep_their_pid), T(damage_in_words),
