@@ -342,8 +342,9 @@ int options_parse(const struct options_usage *usage, int argc, char **argv, void
 		return cmd_finish_stdout(usage->command);
 	}
 	if (rest->count > usage->max_arguments)
-		return options_complain(usage, "one argument too many: '%s'",
-			rest->args[usage->max_arguments]);
+		return options_complain(usage, "one argument too many: '%s'%s%s",
+			rest->args[usage->max_arguments], usage->stray ? "; " : "",
+			usage->stray ? usage->stray : "");
 	return OPTIONS_RUN;
 }
 

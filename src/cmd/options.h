@@ -99,6 +99,7 @@ struct options_usage {
 	const struct option_spec *options; /* ended by OPTIONS_END */
 	struct options_example examples[2];
 	size_t max_arguments; /* more of them is a usage error */
+	const char *stray;    /* what to say when there are more; may be NULL */
 	bool takes_command;   /* what follows `--` is a command line, not arguments */
 };
 

@@ -69,6 +69,7 @@ static const struct options_usage usage = {
 		 "recording. The target is never stopped. With -- CMD, runs CMD and ends with its "
 		 "exit status.",
 	.options = options,
+	.stray = "a process is -p PID or -n NAME, a command comes after --",
 	.examples =
 		{
 			{"Ten seconds of a running server", "sonde record -n redis-server -d 10"},

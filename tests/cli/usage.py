@@ -58,6 +58,7 @@ def nonsense_is_status_2():
 @test
 def record_needs_one_target():
     usage_error("record")
+    usage_error("record", "4711", words=["4711", "-p PID"])
     usage_error("record", "-p", "1", "-a")
     usage_error("record", "-p", "1", "--", "true")
     usage_error("record", "--", words=["command"])
