@@ -41,6 +41,8 @@ struct thread {
 	char name[PROC_NAME_BYTES];
 	bool selected;        /* by -t, --main, --tid */
 	bool gone;            /* as in its process */
+	bool name_pending;    /* its name was not written down yet */
+	unsigned names;       /* that were, since it began */
 	struct thread *next;  /* hash chain */
 };
 

@@ -17,6 +17,8 @@
 #define FRAME_LIMIT 4096
 /* An address outside every known mapping makes us read /proc/PID/maps again, this often at most. */
 #define REFRESH_NS (100 * NS_PER_MS)
+/* Names of a thread that are written down when they are told; later ones with its next sample. */
+#define NAMES_AT_ONCE 4u
 /* So many threads and processes may well be alive; more are looked through for dead ones. */
 #define SWEEP_ABOVE 4096u
 
@@ -88,18 +90,30 @@ static void select_thread(struct session *s, struct thread *th)
 		(!want->name || !regexec(want->name, th->name, 0, NULL, 0));
 }
 
-static void name_thread(struct session *s, struct thread *th, const char *name)
+static void write_name(struct session *s, struct thread *th)
 {
 	struct record_thread record = {
 		.time_ns = s->now_ns,
 		.pid = (uint32_t)th->process->pid,
 		.tid = (uint32_t)th->tid,
-		.name = capture_string(s->writer, name),
+		.name = capture_string(s->writer, th->name),
 	};
 
+	th->name_pending = false;
+	th->names++;
+	capture_record(s->writer, RECORD_THREAD, &record, sizeof(record));
+}
+
+/* A thread may call itself something new a million times a second. What it was called when it was
+ * not sampled is of interest only while it is new. */
+static void name_thread(struct session *s, struct thread *th, const char *name)
+{
 	snprintf(th->name, sizeof(th->name), "%s", name);
 	select_thread(s, th);
-	capture_record(s->writer, RECORD_THREAD, &record, sizeof(record));
+	if (th->names < NAMES_AT_ONCE)
+		write_name(s, th);
+	else
+		th->name_pending = true;
 }
 
 static void write_process(struct session *s, pid_t pid, pid_t ppid)
@@ -380,6 +394,8 @@ void session_sample(struct session *s, const struct raw_sample *raw)
 	s->now_ns = raw->time_ns;
 	if (!th || !th->selected)
 		return;
+	if (th->name_pending)
+		write_name(s, th);
 	if (raw->kernel_thread)
 		end = UNWIND_ROOT;
 	else if (raw->has_regs)

@@ -393,6 +393,35 @@ TEST(samples_are_selected_by_thread)
 	regfree(&regex);
 }
 
+TEST(a_storm_of_names_is_not_written_down)
+{
+	struct session_world w = {0};
+	char name[32] = "";
+	size_t count;
+
+	session_init(&w);
+	session_renamed(w.session, NOBODY, NOBODY, "one", true, 10);
+	uint64_t before = 0;
+	for (int i = 0; i < 100000; i++) {
+		snprintf(name, sizeof(name), "name-%d", i);
+		session_renamed(w.session, NOBODY, NOBODY, name, false, 11);
+		if (i == 10) {
+			capture_writer_flush(w.writer);
+			before = capture_writer_bytes(w.writer);
+		}
+	}
+	capture_writer_flush(w.writer);
+	check_u64(capture_writer_bytes(w.writer), before);
+
+	/* The last one is, with the next sample. */
+	struct raw_sample raw = {.time_ns = 20, .pid = NOBODY, .tid = NOBODY, .weight_ns = 5};
+	session_sample(w.session, &raw);
+	uint32_t fresh = capture_string(w.writer, "never a name");
+	check(capture_string(w.writer, name) < fresh);
+	samples_of(&w, &count);
+	check_u64(count, 1);
+}
+
 /* No kernel says so. */
 TEST(a_thread_started_by_itself)
 {
@@ -414,5 +443,6 @@ int main(int argc, char **argv)
 		T(the_dead_are_swept_once_their_records_are_read), T(mappings_are_bounded),
 		T(a_file_is_opened_once_whoever_was_gone), T(a_file_that_opens_later_is_kept),
 		T(object_files_leave_descriptors_for_others), T(a_thread_started_by_itself),
+		T(a_storm_of_names_is_not_written_down),
 		T(shared_files_are_one_module), T(samples_are_selected_by_thread));
 }

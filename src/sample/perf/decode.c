@@ -113,7 +113,7 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 	 * and the inherited ones: count it once. */
 	if (e && e->tid != -1 && e->tid != raw.tid && perf_watches_thread(s, raw.tid))
 		return;
-	if (raw.pid == 0) /* the idle task */
+	if (raw.pid <= 0) /* the idle task; -1: one that is no process any more */
 		return;
 	session_sample(s->session, &raw);
 }
