@@ -169,7 +169,9 @@ struct record_sample {
 	uint8_t end;         /* enum unwind_end of the user part */
 	uint8_t pad;
 	uint32_t used_bytes; /* stack bytes that were needed, for choosing --stack-size */
-	uint32_t pad2;
+	/* So many of the outermost frames were not in the copy: they were read from the target's
+	 * memory a moment later, after a check that the frames below them still stood. */
+	uint32_t live_frames;
 };
 
 enum loss_kind {

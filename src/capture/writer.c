@@ -428,7 +428,6 @@ static size_t tidy_record(enum record_type type, void *record)
 		return sizeof(struct record_mapping);
 	case RECORD_SAMPLE:
 		((struct record_sample *)record)->pad = 0;
-		((struct record_sample *)record)->pad2 = 0;
 		return sizeof(struct record_sample);
 	case RECORD_LOSS:
 		((struct record_loss *)record)->pad = 0;

@@ -339,13 +339,16 @@ static int measure_quality(struct profile *p)
 		if (s->stack == PROFILE_NONE)
 			continue;
 		q->frames += p->nodes.data[s->stack].depth;
+		q->live_frames += s->live_frames;
 		q->guessed_frames += paths[s->stack].guessed;
 		q->fp_frames += paths[s->stack].fp;
 		q->unresolved_frames += paths[s->stack].unresolved;
 	}
 	q->rooted_pct = percent(q->ends[UNWIND_ROOT], q->samples);
-	q->truncated_pct = percent(q->ends[UNWIND_TRUNCATED], q->samples);
+	q->truncated_pct = percent(
+		q->ends[UNWIND_TRUNCATED] + q->ends[UNWIND_CHANGED], q->samples);
 	q->guessed_frames_pct = percent(q->guessed_frames, q->frames);
+	q->live_frames_pct = percent(q->live_frames, q->frames);
 	q->fp_frames_pct = percent(q->fp_frames, q->frames);
 	q->unresolved_frames_pct = percent(q->unresolved_frames, q->frames);
 	return 0;

@@ -211,6 +211,7 @@ static int load_sample(struct loader *l, const struct record_sample *r)
 		.thread = thread_index(l, r->pid, r->tid),
 		.stack = id_map_find(&l->node_ids, r->stack),
 		.used_bytes = r->used_bytes,
+		.live_frames = r->live_frames,
 		.cpu = r->cpu,
 		.end = r->end < UNWIND_END_COUNT ? r->end : UNWIND_NO_RULE,
 	};

@@ -92,20 +92,24 @@ struct profile_sample {
 	uint32_t thread;  /* index */
 	uint32_t stack;   /* leaf node, PROFILE_NONE for no frame */
 	uint32_t used_bytes;
+	uint32_t live_frames; /* outermost ones that were read after the sample */
 	uint16_t cpu;
 	uint8_t end; /* enum unwind_end */
 };
 
 /* How far the stacks may be believed, for the samples that pass the filter. Percentages are 0..100
  * of samples (frames for the frame ones); 0 when there is nothing to count. rooted_pct counts
- * UNWIND_ROOT and truncated_pct UNWIND_TRUNCATED, which includes stacks that damage cut short. */
+ * UNWIND_ROOT and truncated_pct UNWIND_TRUNCATED and UNWIND_CHANGED, which includes stacks that
+ * damage cut short. */
 struct profile_quality {
 	uint64_t samples, frames;
 	uint64_t ends[UNWIND_END_COUNT]; /* samples by the end of their stack */
 	uint64_t guessed_frames;         /* UNWIND_SCAN; UNWIND_LEAF not above a sampled one */
 	uint64_t fp_frames;
+	uint64_t live_frames;
 	uint64_t unresolved_frames;
 	double rooted_pct, truncated_pct, guessed_frames_pct, fp_frames_pct, unresolved_frames_pct;
+	double live_frames_pct;
 	uint64_t losses[LOSS_KIND_COUNT];
 };
 

@@ -316,6 +316,14 @@ static bool read_memory(void *ctx, uint64_t addr, void *buf, size_t len)
 	return proc_read_memory(w->process->pid, addr, buf, len);
 }
 
+static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, size_t count,
+	uint64_t addr, struct unwind_dump *ret)
+{
+	const struct walk_ctx *w = ctx;
+
+	return tail_read(&w->session->tail, w->process->pid, frames, count, addr, ret);
+}
+
 /* The kernel's part of the stack on top of `parent`; its leaf node. */
 static uint32_t push_kernel(struct session *s, const struct raw_sample *raw, uint32_t parent)
 {
@@ -345,7 +353,10 @@ static uint32_t push_user(struct session *s, const struct unwind_frame *frames, 
 			.module = frames[i].mapping_id,
 			.kind = FRAME_USER,
 			.how = frames[i].how,
-			.source = frames[i].source,
+			/* How much was read live differs from sample to sample; it stands there, so
+			 * that equal stacks are one. */
+			.source = frames[i].source == UNWIND_FROM_LIVE ? UNWIND_FROM_DUMP
+								       : frames[i].source,
 			.is_return = frames[i].is_return,
 		};
 		parent = capture_stack(s->writer, parent, capture_frame(s->writer, &frame));
@@ -362,6 +373,7 @@ static size_t walk(struct session *s, struct process *p, const struct raw_sample
 		.ctx = &ctx,
 		.find_mapping = find_mapping,
 		.read_memory = read_memory,
+		.read_tail = read_tail,
 		.stack_end = p->stack_end,
 	};
 
@@ -383,6 +395,16 @@ static uint32_t used_bytes(const struct raw_sample *raw, const struct unwind_fra
 	if (!n || f[n - 1].cfa < raw->dump.start || f[n - 1].cfa - raw->dump.start > UINT32_MAX)
 		return 0;
 	return (uint32_t)(f[n - 1].cfa - raw->dump.start);
+}
+
+/* The outermost frames that come from the live tail. */
+static uint32_t live_frames(const struct unwind_frame *f, size_t n)
+{
+	uint32_t live = 0;
+
+	while (live < n && f[n - 1 - live].source == UNWIND_FROM_LIVE)
+		live++;
+	return live;
 }
 
 void session_sample(struct session *s, const struct raw_sample *raw)
@@ -412,6 +434,7 @@ void session_sample(struct session *s, const struct raw_sample *raw)
 		.cpu = raw->cpu,
 		.end = (uint8_t)end,
 		.used_bytes = used_bytes(raw, s->frames, count),
+		.live_frames = live_frames(s->frames, count),
 	};
 	capture_record(s->writer, RECORD_SAMPLE, &record, sizeof(record));
 	s->stats.samples++;

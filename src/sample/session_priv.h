@@ -6,6 +6,7 @@
 #include "base/vec.h"
 #include "sample/processes.h"
 #include "sample/session.h"
+#include "sample/tail.h"
 
 /* A JIT's map file, kept open from the first sample in its code: at the end of the recording the
  * process, and with it the way to its /tmp, may be gone. */
@@ -20,6 +21,7 @@ struct session {
 	struct module_store *modules;
 	struct process_table *processes;
 	struct unwinder *unwinder;
+	struct tail tail;
 	struct unwind_frame *frames; /* room for FRAME_LIMIT */
 	uint64_t now_ns;             /* time of the event being handled */
 	uint64_t sampled_pc;         /* of the sample being walked */

@@ -38,6 +38,7 @@ struct candidate {
 	uint64_t target; /* CALLS_US: the start of our function */
 	struct walk_mapping at;
 	enum evidence evidence;
+	uint8_t source; /* where the slot was read (enum unwind_source) */
 };
 
 /* Can a function that starts at `target` hold our pc? */
@@ -159,6 +160,7 @@ static bool is_planted(struct walk *w, const struct candidate *c)
 static void take(const struct walk *w, const struct candidate *c, uint8_t how, struct step *s)
 {
 	s->pc = c->pc;
+	s->slot = c->slot;
 	s->at = c->at;
 	s->how = how;
 	s->source = w->source;
@@ -199,7 +201,7 @@ static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step
 	struct candidate c = {.slot = fp + 8};
 	struct call_site call;
 
-	if (fp < sp || fp % 8 || fp > UINT64_MAX - 16)
+	if ((fp < sp && !w->may_switch) || fp % 8 || fp > UINT64_MAX - 16)
 		return UNWIND_NO_RULE;
 	if (!walk_read_stack(w, fp, &saved) || !walk_read_stack(w, fp + 8, &c.pc))
 		return walk_unreadable(w, fp + 8) == UNWIND_TRUNCATED ? UNWIND_TRUNCATED
@@ -296,6 +298,7 @@ static bool scan_words(struct walk *w, unsigned from, unsigned to, enum evidence
 			*ret_short = walk_unreadable(w, c.slot) == UNWIND_TRUNCATED;
 			break;
 		}
+		c.source = w->source;
 		if (!examine(w, &c) || c.evidence < CALLS_OTHER)
 			continue;
 		/* Pushed once, at the bottom: never a left-over, and nothing lies above. */
@@ -365,7 +368,7 @@ static int step_scan(struct walk *w, struct step *s)
 	s->regs = (struct unwind_regs){0};
 	recover_fp(w, c.slot, s);
 	walk_set(&s->regs, w->arch->sp, c.slot + 8);
-	w->source = w->live_stack ? UNWIND_FROM_LIVE : UNWIND_FROM_DUMP;
+	w->source = c.source;
 	take(w, &c, UNWIND_SCAN, s);
 	return STEP_OK;
 }
@@ -437,6 +440,9 @@ int step_by_fallback(struct walk *w, enum pc_kind kind, int why, struct step *s)
 	uint64_t fp = w->regs.value[w->arch->fp];
 	bool fp_known = walk_knows(&w->regs, w->arch->fp);
 	int result;
+
+	/* Go's frame pointers lead from the runtime's stack to that of the goroutine. */
+	w->may_switch = go;
 
 	/* A rule was there and failed. Tables that hold only at calls are wrong in the middle of a
 	 * function; its frame pointer may still be right. */

@@ -3,9 +3,10 @@
  * Who may read what during a walk.
  *
  * The dump is the stack as it was at the time of the sample; anything read later from a running
- * target may have changed. So with a dump, stack words come from the dump or not at all: a stack
- * that goes on beyond it is truncated, never completed from another moment. Code and data (the
- * GOT, what an expression points at) do not move and are read from the target.
+ * target may have changed. So with a dump, stack words come from the dump, and beyond it only from
+ * the live tail, which the caller gives as long as the frames found so far still stand; else the
+ * stack is truncated, never completed from another moment. Code and data (the GOT, what an
+ * expression points at) do not move and are read from the target.
  */
 #include "unwind/walk_priv.h"
 
@@ -13,14 +14,6 @@ static bool read_target(struct walk *w, uint64_t addr, void *buf, size_t len)
 {
 	return w->target->read_memory && addr + len >= addr &&
 	       w->target->read_memory(w->target->ctx, addr, buf, len);
-}
-
-bool walk_read_stack_slow(struct walk *w, uint64_t addr, uint64_t *ret)
-{
-	if (!w->live_stack || !read_target(w, addr, ret, sizeof(*ret)))
-		return false;
-	w->source = UNWIND_FROM_LIVE;
-	return true;
 }
 
 /* Beyond the dump, in what is still this stack. */
@@ -32,6 +25,44 @@ static bool is_stack_tail(const struct walk *w, uint64_t addr)
 		return false;
 	return !w->target->stack_end || w->dump_start >= w->target->stack_end ||
 	       addr < w->target->stack_end;
+}
+
+static bool in_tail(const struct walk *w, uint64_t addr)
+{
+	return w->tail.size >= 8 && addr - w->tail.start <= w->tail.size - 8;
+}
+
+/* Makes the tail hold `addr`, when that may be done: beyond the dump, or on another stack that the
+ * walk has come to. */
+static bool extend_tail(struct walk *w, uint64_t addr)
+{
+	if (in_tail(w, addr))
+		return true;
+	if (w->tail_changed || !w->target->read_tail ||
+		(!w->may_switch && walk_unreadable(w, addr) != UNWIND_TRUNCATED))
+		return false;
+
+	enum unwind_tail got =
+		w->target->read_tail(w->target->ctx, w->frames, w->count, addr, &w->tail);
+
+	w->tail_changed = got == UNWIND_TAIL_CHANGED;
+	if (got != UNWIND_TAIL_OK)
+		w->tail.size = 0;
+	return in_tail(w, addr);
+}
+
+bool walk_read_stack_slow(struct walk *w, uint64_t addr, uint64_t *ret)
+{
+	if (w->live_stack) {
+		if (!read_target(w, addr, ret, sizeof(*ret)))
+			return false;
+	} else {
+		if (!extend_tail(w, addr))
+			return false;
+		memcpy(ret, (const uint8_t *)w->tail.bytes + (addr - w->tail.start), sizeof(*ret));
+	}
+	w->source = UNWIND_FROM_LIVE;
+	return true;
 }
 
 int walk_unreadable(const struct walk *w, uint64_t addr)
@@ -52,6 +83,10 @@ bool walk_read_data(struct walk *w, uint64_t addr, void *buf, size_t len)
 
 	if (w->dump_size >= len && offset <= w->dump_size - len) {
 		memcpy(buf, w->dump + offset, len);
+		return true;
+	}
+	if (len <= sizeof(uint64_t) && is_stack_tail(w, addr) && extend_tail(w, addr)) {
+		memcpy(buf, (const uint8_t *)w->tail.bytes + (addr - w->tail.start), len);
 		return true;
 	}
 	if (is_stack_tail(w, addr) || (addr < w->dump_start && addr + len > w->dump_start)) {

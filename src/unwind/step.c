@@ -159,6 +159,8 @@ int step_by_rule(struct walk *w, const struct unwind_rule *rule, struct step *s)
 			have_ra = true;
 			s->pc = value;
 			s->source = w->source;
+			s->slot = r->kind == REG_AT_CFA && w->source != UNWIND_FROM_REGS ? w->slot
+											 : 0;
 		}
 	}
 	if (!have_ra) {
@@ -166,6 +168,7 @@ int step_by_rule(struct walk *w, const struct unwind_rule *rule, struct step *s)
 			return UNWIND_BAD_RULE;
 		s->pc = w->regs.value[rule->ra_reg];
 		s->source = UNWIND_FROM_REGS;
+		s->slot = 0;
 	}
 	/* The call itself put the return address there: the caller's own value is not known. */
 	if (arch->lr != ARCH_NO_REG && s->is_return)
@@ -186,6 +189,7 @@ int step_by_sigframe(struct walk *w, struct step *s)
 	}
 	s->cfa = s->regs.value[arch->sp];
 	s->pc = s->regs.value[arch->pc];
+	s->slot = sp + arch->sigframe[arch->pc];
 	s->how = UNWIND_CFI;
 	s->source = w->source;
 	s->is_return = false;

@@ -112,6 +112,15 @@ struct unwind_mapping {
 	bool executable;
 };
 
+struct unwind_dump;
+struct unwind_frame;
+
+enum unwind_tail {
+	UNWIND_TAIL_OK,
+	UNWIND_TAIL_UNREADABLE,
+	UNWIND_TAIL_CHANGED, /* the thread has returned from frames of the sample meanwhile */
+};
+
 struct unwind_target {
 	enum unwind_arch arch;
 	void *ctx;
@@ -120,6 +129,15 @@ struct unwind_target {
 	/* Copies `len` bytes at `addr` of the target; false when they cannot all be read. For code
 	 * bytes and data outside the dump; never called for addresses inside it. May be NULL. */
 	bool (*read_memory)(void *ctx, uint64_t addr, void *buf, size_t len);
+	/*
+	 * Stack bytes that the dump does not hold, as they stand now: a window that holds at least
+	 * the 8 bytes at `addr`, valid until the next call in the same walk. `frames` are those
+	 * found so far; the caller makes sure that they still stand (each frame's `slot` still
+	 * holds its pc), for then nothing above them has been returned through. May be NULL: then
+	 * a stack that leaves the dump ends truncated.
+	 */
+	enum unwind_tail (*read_tail)(void *ctx, const struct unwind_frame *frames, size_t count,
+		uint64_t addr, struct unwind_dump *ret);
 	/* Bits of a return address that are address (aarch64 pointer authentication); 0: all. */
 	uint64_t address_mask;
 	/* The highest address of the thread's first stack (top of the argument block), 0: not known. */
@@ -147,7 +165,7 @@ enum unwind_how {
 /* Where the return address was read. */
 enum unwind_source {
 	UNWIND_FROM_DUMP,
-	UNWIND_FROM_LIVE, /* read_memory, after the sample was taken */
+	UNWIND_FROM_LIVE, /* read_tail or read_memory, after the sample was taken */
 	UNWIND_FROM_REGS, /* a register: link register, or the sample itself */
 };
 
@@ -155,6 +173,7 @@ struct unwind_frame {
 	uint64_t pc;         /* in the target's address space, as found */
 	uint64_t vaddr;      /* in the module; == pc where there is none */
 	uint64_t cfa;        /* 0 where not known (last frame) */
+	uint64_t slot;       /* where on the stack the pc was read; 0: nowhere (a register) */
 	uint32_t mapping_id; /* struct unwind_mapping.id; UINT32_MAX: not mapped */
 	uint8_t how;         /* enum unwind_how */
 	uint8_t source;      /* enum unwind_source */
@@ -171,6 +190,7 @@ enum unwind_end {
 	UNWIND_NO_PROGRESS, /* the CFA did not move up */
 	UNWIND_FRAME_LIMIT,
 	UNWIND_NO_REGS, /* the sample carried no usable registers */
+	UNWIND_CHANGED, /* left the dump, and the target has gone on since: truncated as well */
 	UNWIND_END_COUNT,
 };
 

@@ -24,6 +24,7 @@ const char *unwind_end_name(enum unwind_end end)
 		[UNWIND_NO_PROGRESS] = "no-progress",
 		[UNWIND_FRAME_LIMIT] = "frame-limit",
 		[UNWIND_NO_REGS] = "no-regs",
+		[UNWIND_CHANGED] = "changed",
 	};
 
 	return (unsigned)end < UNWIND_END_COUNT ? names[end] : "unknown";
@@ -66,11 +67,13 @@ static int accept(struct walk *w, struct step *s)
 	return STEP_OK;
 }
 
-static void push_frame(struct walk *w, uint64_t pc, uint8_t how, uint8_t source, bool is_return)
+static void push_frame(
+	struct walk *w, uint64_t pc, uint64_t slot, uint8_t how, uint8_t source, bool is_return)
 {
 	w->frames[w->count++] = (struct unwind_frame){
 		.pc = pc,
 		.vaddr = pc - w->at.bias,
+		.slot = slot,
 		.mapping_id = w->at.end ? w->at.id : UINT32_MAX,
 		.how = how,
 		.source = source,
@@ -78,7 +81,16 @@ static void push_frame(struct walk *w, uint64_t pc, uint8_t how, uint8_t source,
 	};
 }
 
-/* The common rule, in place. False where a word is not in the dump or something about it is off:
+/* The bytes of the stack we stand on: the dump, or the live tail once we are on it. */
+static struct unwind_dump bytes_at(const struct walk *w, uint64_t sp, uint8_t *ret_source)
+{
+	bool on_tail = sp - w->tail.start < w->tail.size && sp - w->dump_start >= w->dump_size;
+
+	*ret_source = on_tail ? UNWIND_FROM_LIVE : UNWIND_FROM_DUMP;
+	return on_tail ? w->tail : (struct unwind_dump){w->dump_start, w->dump, w->dump_size};
+}
+
+/* The common rule, in place. False where a word is not at hand or something about it is off:
  * nothing was changed then, and the general path will say what. */
 static bool step_packed(struct walk *w, uint64_t bits)
 {
@@ -91,11 +103,13 @@ static bool step_packed(struct walk *w, uint64_t bits)
 		base = r->value[UNWIND_X86_RBP];
 	}
 
-	uint64_t cfa = base + 8 * packed_cfa_words(bits), top = cfa - w->dump_start, pc;
+	const struct unwind_dump stack = bytes_at(w, sp, &w->source);
+	const uint8_t *bytes = (const uint8_t *)stack.bytes;
+	uint64_t cfa = base + 8 * packed_cfa_words(bits), top = cfa - stack.start, pc;
 
-	if (cfa <= sp || top < 8 || top > w->dump_size)
+	if (cfa <= sp || top < 8 || top > stack.size)
 		return false;
-	memcpy(&pc, w->dump + top - 8, 8);
+	memcpy(&pc, bytes + top - 8, 8);
 	pc &= w->address_mask;
 
 	uint64_t known = r->known & arch_x86_64.preserved;
@@ -108,7 +122,7 @@ static bool step_packed(struct walk *w, uint64_t bits)
 			continue;
 		if (offset > top)
 			return false;
-		memcpy(&saved[i], w->dump + top - offset, 8);
+		memcpy(&saved[i], bytes + top - offset, 8);
 	}
 
 	/* The next pc mostly lies in the same mapping. */
@@ -132,6 +146,7 @@ static bool step_packed(struct walk *w, uint64_t bits)
 	r->value[UNWIND_X86_PC] = pc;
 	r->known = known | 1ULL << UNWIND_X86_RSP | 1ULL << UNWIND_X86_PC;
 	walk_frame(w)->cfa = cfa;
+	w->slot = cfa - 8;
 	return true;
 }
 
@@ -172,12 +187,15 @@ static int walk_on(struct walk *w, size_t limit)
 		if (info.kind == PC_ROOT)
 			return UNWIND_ROOT;
 		if (info.kind == PC_PACKED && w->count < limit && step_packed(w, info.bits)) {
-			push_frame(w, w->regs.value[UNWIND_X86_PC], UNWIND_CFI, UNWIND_FROM_DUMP,
+			push_frame(w, w->regs.value[UNWIND_X86_PC], w->slot, UNWIND_CFI, w->source,
 				true);
 			continue;
 		}
 
 		struct step s;
+
+		w->may_switch = false;
+
 		int result = step_general(w, info, &s);
 
 		if (result != STEP_OK)
@@ -187,7 +205,7 @@ static int walk_on(struct walk *w, size_t limit)
 			return UNWIND_FRAME_LIMIT;
 		w->regs = s.regs;
 		w->at = s.at;
-		push_frame(w, s.pc, s.how, s.source, s.is_return);
+		push_frame(w, s.pc, s.slot, s.how, s.source, s.is_return);
 	}
 }
 
@@ -229,6 +247,9 @@ size_t unwinder_walk(struct unwinder *u, const struct unwind_target *target,
 	w.count = 0;
 	w.recent_count = w.recent_next = 0;
 	w.source = UNWIND_FROM_REGS;
+	w.slot = 0;
+	w.tail = (struct unwind_dump){0};
+	w.tail_changed = w.may_switch = false;
 	w.read_too_high = false;
 	for (unsigned i = 0; i < WALK_CODE_LINES; i++)
 		w.code[i].addr = 0;
@@ -238,8 +259,10 @@ size_t unwinder_walk(struct unwinder *u, const struct unwind_target *target,
 
 	if (!walk_find(&w, pc, &w.at))
 		w.at = (struct walk_mapping){0};
-	push_frame(&w, pc, UNWIND_SAMPLED, UNWIND_FROM_REGS, false);
+	push_frame(&w, pc, 0, UNWIND_SAMPLED, UNWIND_FROM_REGS, false);
 	*ret_end = (enum unwind_end)walk_on(&w, limit);
+	if (*ret_end == UNWIND_TRUNCATED && w.tail_changed)
+		*ret_end = UNWIND_CHANGED;
 	u->stats.walks++;
 	u->stats.frames += w.count;
 	return w.count;

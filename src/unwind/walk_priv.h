@@ -66,6 +66,9 @@ struct walk {
 	const uint8_t *dump;
 	uint64_t dump_start, dump_size; /* size 0 also where there is no dump */
 	bool live_stack;		/* no dump: stack bytes come from read_memory */
+	struct unwind_dump tail;	/* what read_tail gave last; size 0: nothing */
+	bool tail_changed;		/* it has refused, for good */
+	bool may_switch;		/* the step may lead to another stack at any address */
 
 	struct unwind_regs regs; /* of the frame we stand on */
 	struct walk_mapping at;	 /* where its pc lies; at.end == 0: nowhere */
@@ -77,13 +80,14 @@ struct walk {
 	struct code_line code[WALK_CODE_LINES];
 
 	uint8_t source;	    /* where the last stack word came from (enum unwind_source) */
+	uint64_t slot;	    /* its address */
 	bool read_too_high; /* a read failed because the dump is too short */
 };
 
 /* A caller as one way of stepping sees it. */
 struct step {
 	struct unwind_regs regs; /* without the pc, which accept() in walk.c puts in */
-	uint64_t pc, cfa;
+	uint64_t pc, cfa, slot;
 	struct walk_mapping at;
 	uint8_t how, source;
 	bool is_return;
@@ -119,13 +123,15 @@ static inline uint64_t walk_lookup_address(uint64_t pc, bool is_return)
 
 /* ---- memory.c ---- */
 
-/* A word of the stack: from the dump; from the target only where there is no dump. Sets source. */
+/* A word of the stack: from the dump, beyond it from the live tail; from the target's memory without
+ * more ado only where there is no dump. Sets source and slot. */
 bool walk_read_stack_slow(struct walk *w, uint64_t addr, uint64_t *ret);
 
 static inline bool walk_read_stack(struct walk *w, uint64_t addr, uint64_t *ret)
 {
 	uint64_t offset = addr - w->dump_start;
 
+	w->slot = addr;
 	if (__builtin_expect(w->dump_size >= 8 && offset <= w->dump_size - 8, 1)) {
 		memcpy(ret, w->dump + offset, 8);
 		w->source = UNWIND_FROM_DUMP;

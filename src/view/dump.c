@@ -186,6 +186,8 @@ static void print_sample(struct dump *d, const void *record)
 		number(d, "end", r->end);
 	number(d, "weight_ns", r->weight);
 	number(d, "used_bytes", r->used_bytes);
+	if (r->live_frames)
+		number(d, "live_frames", r->live_frames);
 }
 
 static void print_loss(struct dump *d, const void *record)

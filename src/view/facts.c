@@ -210,7 +210,7 @@ static int hint_truncated(const struct profile *p, struct hints *h)
 	words_share(&b, p->quality.truncated_pct);
 	buf_str(&b, " of stacks are cut short");
 	if (size && strtoul(size, NULL, 10) >= MAX_STACK_BYTES)
-		buf_str(&b, " even with the largest stack copy the kernel makes");
+		buf_str(&b, ": deeper than the kernel copies, and gone before the rest was read");
 	else
 		buf_printf(&b, ": record with --stack-size %d", MAX_STACK_BYTES);
 	return hint(h, &b);

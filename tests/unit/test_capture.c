@@ -216,7 +216,7 @@ static void check_stacks(struct capture_reader *r)
 	const struct record_sample *s = NEXT(RECORD_SAMPLE, record_sample);
 	check(s->time_ns == 103 && s->weight == 5000 && s->pid == 7 && s->tid == 8);
 	check(s->stack == 1 && s->cpu == 3 && s->end == 0 && s->used_bytes == 640);
-	check(!s->pad && !s->pad2);
+	check(!s->pad);
 	const struct record_loss *l = NEXT(RECORD_LOSS, record_loss);
 	check(l->time_ns == 104 && l->count == 9 && l->kind == LOSS_THROTTLE && !l->pad);
 	const struct record_exit *x = NEXT(RECORD_EXIT, record_exit);

@@ -17,6 +17,7 @@
 #include "sample/modules.h"
 #include "sample/processes.h"
 #include "sample/session.h"
+#include "sample/tail.h"
 
 struct world {
 	struct capture_writer *writer;
@@ -326,6 +327,42 @@ TEST(shared_files_are_one_module)
 	world_release(&w);
 }
 
+/* ---- the live tail, of ourselves ---- */
+
+TEST(tail_of_frames_that_still_stand)
+{
+	static struct tail tail;
+	uint64_t stack[8] = {0, 0x1111, 0, 0x2222, 5, 6, 7, 8};
+	uint64_t at = (uint64_t)(uintptr_t)stack;
+	struct unwind_frame frames[3] = {{.pc = 9}, {.pc = 0x1111, .slot = at + 8},
+		{.pc = 0x2222, .slot = at + 24}};
+	struct unwind_dump got = {0};
+
+	check(tail_read(&tail, getpid(), frames, 3, at + 32, &got) == UNWIND_TAIL_OK);
+	check_u64(got.start, at + 32);
+	check(got.size >= 32 && got.size <= TAIL_BYTES && !memcmp(got.bytes, stack + 4, 32));
+	stack[1]++;
+	check(tail_read(&tail, getpid(), frames, 3, at + 32, &got) == UNWIND_TAIL_CHANGED);
+	/* No return address to look at: no proof. */
+	check(tail_read(&tail, getpid(), frames, 1, at + 32, &got) == UNWIND_TAIL_UNREADABLE);
+	check(tail_read(&tail, getpid(), frames, 3, 8, &got) == UNWIND_TAIL_UNREADABLE);
+}
+
+TEST(tail_ends_with_its_mapping)
+{
+	static struct tail tail;
+	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t word = 0x3333;
+	struct unwind_frame frame = {.pc = word, .slot = (uint64_t)(uintptr_t)&word};
+	struct unwind_dump got = {0};
+
+	munmap(pages + 4096, 4096);
+	check(tail_read(&tail, getpid(), &frame, 1, (uint64_t)(uintptr_t)pages + 4000, &got) ==
+		UNWIND_TAIL_OK);
+	check_u64(got.size, 96);
+	munmap(pages, 4096);
+}
+
 /* ---- a session without a kernel: events by hand, the recording read back ---- */
 
 struct session_world {
@@ -444,5 +481,7 @@ int main(int argc, char **argv)
 		T(a_file_is_opened_once_whoever_was_gone), T(a_file_that_opens_later_is_kept),
 		T(object_files_leave_descriptors_for_others), T(a_thread_started_by_itself),
 		T(a_storm_of_names_is_not_written_down),
-		T(shared_files_are_one_module), T(samples_are_selected_by_thread));
+		T(shared_files_are_one_module),
+		T(tail_of_frames_that_still_stand), T(tail_ends_with_its_mapping),
+		T(samples_are_selected_by_thread));
 }

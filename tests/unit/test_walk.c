@@ -52,6 +52,9 @@ struct world {
 	uint64_t stack[WORDS];
 	struct unwind_dump dump;
 	bool live; /* hand over no dump */
+	uint64_t now[WORDS]; /* the stack as the live tail shows it */
+	enum unwind_tail tail;
+	unsigned tails; /* how often it was asked for */
 	struct unwind_frame frames[512];
 	size_t limit, count;
 	enum unwind_end end;
@@ -98,6 +101,21 @@ static bool read_memory(void *ctx, uint64_t addr, void *buf, size_t len)
 		}
 	}
 	return false;
+}
+
+/* Four words at a time, so that a walk needs several. */
+static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, size_t count,
+	uint64_t addr, struct unwind_dump *ret)
+{
+	struct world *w = (struct world *)ctx;
+	uint64_t at = (addr - STACK) / 8, words = at < WORDS ? WORDS - at : 0;
+
+	w->tails++;
+	check(count && frames[count - 1].pc);
+	if (w->tail != UNWIND_TAIL_OK || !words)
+		return w->tail ? w->tail : UNWIND_TAIL_UNREADABLE;
+	*ret = (struct unwind_dump){addr, &w->now[at], (words < 4 ? words : 4) * 8};
+	return UNWIND_TAIL_OK;
 }
 
 static void eh_bytes(struct world *w, const void *bytes, size_t len)
@@ -544,6 +562,59 @@ TEST(truncated_at_the_end_of_the_dump)
 	EXPECT(w, UNWIND_ROOT, AT(LEAF), AT(MAIN + 8), AT(START + 8));
 	w->dump.size = 0;
 	EXPECT(w, UNWIND_TRUNCATED, AT(LEAF));
+}
+
+/* Beyond the dump the stack goes on as it stands now, and each frame says where it was read. */
+TEST(live_tail)
+{
+	autoworld w = usual_world();
+
+	w->target.read_tail = read_tail;
+	STACK_WORDS(w, AT(MAIN + 8), 0, 0xdead); /* not in the dump, and not what stands there now */
+	memcpy(w->now, (const uint64_t[]){0, 0, AT(MAIN + 8), 0, AT(MAIN + 8), 0, AT(MAIN + 8), 0,
+			       AT(START + 8)}, 72);
+	w->dump.size = 16;
+	EXPECT(w, UNWIND_ROOT, AT(LEAF), AT(MAIN + 8), AT(MAIN + 8), AT(MAIN + 8), AT(MAIN + 8),
+		AT(START + 8));
+	check_u64(w->tails, 2);
+	check_u64(w->frames[1].source, UNWIND_FROM_DUMP);
+	check_u64(w->frames[2].source, UNWIND_FROM_LIVE);
+	check_u64(w->frames[5].source, UNWIND_FROM_LIVE);
+	check_u64(w->frames[1].slot, SLOT(0));
+	check_u64(w->frames[2].slot, SLOT(2));
+	check_u64(w->frames[5].slot, SLOT(8));
+}
+
+TEST(live_tail_refused)
+{
+	autoworld w = usual_world();
+
+	w->target.read_tail = read_tail;
+	STACK_WORDS(w, AT(MAIN + 8), 0, AT(START + 8));
+	w->dump.size = 16;
+	w->tail = UNWIND_TAIL_CHANGED;
+	EXPECT(w, UNWIND_CHANGED, AT(LEAF), AT(MAIN + 8));
+	check_u64(w->tails, 1); /* once changed, never asked again */
+	w->tail = UNWIND_TAIL_UNREADABLE;
+	EXPECT(w, UNWIND_TRUNCATED, AT(LEAF), AT(MAIN + 8));
+	w->dump.size = 24; /* all there: nothing is asked */
+	w->tails = 0;
+	EXPECT(w, UNWIND_ROOT, AT(LEAF), AT(MAIN + 8), AT(START + 8));
+	check_u64(w->tails, 0);
+}
+
+/* A wrong rule must not make us read anywhere. */
+TEST(live_tail_is_this_stack_only)
+{
+	autoworld w = usual_world();
+
+	w->target.read_tail = read_tail;
+	STACK_WORDS(w, 1, 2, 3);
+	reg(w, RBP, 0x7000); /* below the stack */
+	EXPECT(w, UNWIND_NO_PROGRESS, AT(FUN + 8));
+	reg(w, RBP, STACK + (1ULL << 40)); /* far above it */
+	EXPECT(w, UNWIND_BAD_RULE, AT(FUN + 8));
+	check_u64(w->tails, 0);
 }
 
 /* An expression must not read the live stack where the dump ends, either. */
@@ -1171,7 +1242,8 @@ int main(int argc, char **argv)
 		T(popped_register_is_the_callers), T(stale_frame_pointer_is_forgotten),
 		T(signal_frame_by_code), T(signal_frame_by_cfi), T(signal_frame_without_a_file),
 		T(signal_stack), T(zero_return_address_is_the_root), T(root_ranges_and_entry),
-		T(thread_exit_after_the_call_is_the_root), T(truncated_at_the_end_of_the_dump),
+		T(thread_exit_after_the_call_is_the_root), T(truncated_at_the_end_of_the_dump), T(live_tail), T(live_tail_refused),
+		T(live_tail_is_this_stack_only),
 		T(expression_beyond_the_dump), T(without_a_dump_everything_is_read_live),
 		T(bad_address), T(no_progress), T(no_registers), T(frame_limit),
 		T(recursion_300_deep), T(jit_frame_pointers), T(frame_pointer_zero_ends_the_chain),

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The live tail: the part of a stack that the dump does not hold, read from the running target a
+ * moment after the sample.
+ *
+ * It is believed only while the outermost frames that are known already still stand: their return
+ * addresses are read again, after the tail, and must be where they were. A function cannot be
+ * returned from and its caller go on without overwriting the return address sooner or later; what
+ * can go unseen is a return and a call from the same place in between, which leaves the same
+ * address. docs/heuristics/live-tail.md says how often that is wrong.
+ */
+#ifndef SONDE_SAMPLE_TAIL_H
+#define SONDE_SAMPLE_TAIL_H
+
+#include <sys/types.h>
+
+#include "unwind/unwind.h"
+
+#define TAIL_BYTES 32768u
+
+struct tail {
+	uint8_t bytes[TAIL_BYTES];
+};
+
+/* A window of at most TAIL_BYTES at `addr` of `pid`, as far as that is mapped; borrowed from `t`.
+ * `frames` are those that must still stand. Never stops the target. */
+enum unwind_tail tail_read(struct tail *t, pid_t pid, const struct unwind_frame *frames,
+	size_t count, uint64_t addr, struct unwind_dump *ret);
+
+#endif
