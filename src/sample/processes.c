@@ -272,6 +272,7 @@ struct thread *thread_get(struct process_table *t, struct process *p, pid_t tid)
 	th->tid = tid;
 	th->process = p;
 	th->selected = true;
+	th->credit_ns = hash_u64((uint64_t)tid);
 	th->next = t->threads[bucket_of(tid)];
 	t->threads[bucket_of(tid)] = th;
 	t->count++;

@@ -43,6 +43,7 @@ struct thread {
 	bool gone;            /* as in its process */
 	bool name_pending;    /* its name was not written down yet */
 	unsigned names;       /* that were, since it began */
+	uint64_t credit_ns;   /* sampled time that no sample stands for yet */
 	struct thread *next;  /* hash chain */
 };
 

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 
 #define FRAME_LIMIT 4096
+#define MOST_REPEATS 4u /* of one sample; the sampler's periods need 2 */
 /* An address outside every known mapping makes us read /proc/PID/maps again, this often at most. */
 #define REFRESH_NS (100 * NS_PER_MS)
 /* Names of a thread that are written down when they are told; later ones with its next sample. */
@@ -407,6 +408,20 @@ static uint32_t live_frames(const struct unwind_frame *f, size_t n)
 	return live;
 }
 
+/* How many samples this one makes. Threads that inherited their event run at a period of their own,
+ * from half to one and a half of the mean: counts of samples would not compare. The first credit is
+ * drawn by chance, so that also of threads with few samples as many are kept as are due. */
+static uint64_t samples_due(struct thread *th, const struct raw_sample *raw)
+{
+	uint64_t due;
+
+	if (!raw->period_ns || raw->period_ns == raw->weight_ns)
+		return 1;
+	th->credit_ns = th->credit_ns % raw->weight_ns + raw->period_ns;
+	due = th->credit_ns / raw->weight_ns;
+	return due < MOST_REPEATS ? due : MOST_REPEATS;
+}
+
 void session_sample(struct session *s, const struct raw_sample *raw)
 {
 	struct thread *th = known_thread(s, raw->pid, raw->tid);
@@ -415,6 +430,11 @@ void session_sample(struct session *s, const struct raw_sample *raw)
 
 	s->now_ns = raw->time_ns;
 	if (!th || !th->selected)
+		return;
+
+	uint64_t due = samples_due(th, raw);
+
+	if (!due)
 		return;
 	if (th->name_pending)
 		write_name(s, th);
@@ -436,11 +456,12 @@ void session_sample(struct session *s, const struct raw_sample *raw)
 		.used_bytes = used_bytes(raw, s->frames, count),
 		.live_frames = live_frames(s->frames, count),
 	};
-	capture_record(s->writer, RECORD_SAMPLE, &record, sizeof(record));
-	s->stats.samples++;
-	s->stats.weight_ns += raw->weight_ns;
-	s->stats.frames += count;
-	s->stats.ends[end]++;
+	for (uint64_t i = 0; i < due; i++)
+		capture_record(s->writer, RECORD_SAMPLE, &record, sizeof(record));
+	s->stats.samples += due;
+	s->stats.weight_ns += due * raw->weight_ns;
+	s->stats.frames += due * count;
+	s->stats.ends[end] += due;
 }
 
 /* ---- losses and flushing ---- */

@@ -44,7 +44,9 @@ struct raw_sample {
 	uint64_t time_ns;
 	pid_t pid, tid;
 	uint16_t cpu;
-	uint64_t weight_ns;
+	uint64_t weight_ns; /* of every sample in the recording */
+	uint64_t period_ns; /* CPU time the thread has between its samples, 0: weight_ns; where it is
+			       another, samples are left out or repeated to fit */
 	const uint64_t *kernel_ips; /* leaf first, without context markers; may be empty */
 	size_t kernel_count;
 	bool kernel_thread; /* the kernel part is the whole stack */

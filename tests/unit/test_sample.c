@@ -430,6 +430,36 @@ TEST(samples_are_selected_by_thread)
 	regfree(&regex);
 }
 
+/* A thread whose event has a period of its own counts as much as its time is worth. */
+TEST(samples_weigh_the_same)
+{
+	static const struct {
+		uint64_t period_ns, samples, least, most;
+	} rows[] = {{0, 10, 10, 10}, {100, 10, 10, 10}, {50, 10, 5, 5}, {150, 6, 9, 9}, {60, 10, 6, 6},
+		{140, 5, 7, 7}, {30, 1, 0, 1}, {1000000, 1, 4, 4}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct session_world w = {0};
+		struct raw_sample raw = {.pid = NOBODY, .tid = NOBODY, .weight_ns = 100,
+			.period_ns = rows[i].period_ns};
+		struct session_stats stats;
+		size_t count;
+
+		session_init(&w);
+		session_renamed(w.session, NOBODY, NOBODY, "one", true, 10);
+		for (uint64_t n = 0; n < rows[i].samples; n++) {
+			raw.time_ns = 20 + n;
+			session_sample(w.session, &raw);
+		}
+		session_stats(w.session, &stats);
+		check(stats.samples >= rows[i].least && stats.samples <= rows[i].most);
+		check_u64(stats.weight_ns, 100 * stats.samples);
+		const struct record_sample *found = samples_of(&w, &count);
+		check_u64(count, stats.samples);
+		check(!count || found[count - 1].weight == 100);
+	}
+}
+
 TEST(a_storm_of_names_is_not_written_down)
 {
 	struct session_world w = {0};
@@ -480,7 +510,7 @@ int main(int argc, char **argv)
 		T(the_dead_are_swept_once_their_records_are_read), T(mappings_are_bounded),
 		T(a_file_is_opened_once_whoever_was_gone), T(a_file_that_opens_later_is_kept),
 		T(object_files_leave_descriptors_for_others), T(a_thread_started_by_itself),
-		T(a_storm_of_names_is_not_written_down),
+		T(a_storm_of_names_is_not_written_down), T(samples_weigh_the_same),
 		T(shared_files_are_one_module),
 		T(tail_of_frames_that_still_stand), T(tail_ends_with_its_mapping),
 		T(samples_are_selected_by_thread));

@@ -77,8 +77,6 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 	raw.cpu = (uint16_t)cursor_u32(c);
 	cursor_skip(c, 4);
 	uint64_t period = cursor_u64(c);
-	if (!s->attr.freq) /* else it counts cycles */
-		raw.weight_ns = period;
 	if (s->attr.sample_type & PERF_SAMPLE_CALLCHAIN)
 		raw.kernel_count = kernel_chain(c, ips, MAX_KERNEL_FRAMES);
 	uint64_t abi = cursor_u64(c);
@@ -108,6 +106,8 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 	if (e && (e->tid == -1 || e->tid == raw.tid)) {
 		e->sampled_ns = raw.time_ns;
 		e->samples++;
+	} else if (e && !s->attr.freq) { /* inherited; a frequency counts cycles */
+		raw.period_ns = period;
 	}
 	/* A thread that was started by a watched one while we were attaching has events of its own
 	 * and the inherited ones: count it once. */

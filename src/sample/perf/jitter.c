@@ -12,8 +12,9 @@
  * short of the mean (or beyond it) is a debt that later draws pay back, so the mean rate stays.
  *
  * Events that new threads inherited cannot be reached (the ioctl does not go to children); each
- * keeps the period its parent had when it was made, and PERF_SAMPLE_PERIOD tells which: it is the
- * weight of their samples. For events of our own that field says the mean, whatever we set.
+ * keeps the period its parent had when it was made, and PERF_SAMPLE_PERIOD tells which, so that the
+ * session can make up for it (samples_due). For events of our own that field says the mean, whatever
+ * we set.
  */
 #include "sample/perf/perf_priv.h"
 
