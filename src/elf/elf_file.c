@@ -17,6 +17,8 @@
 #include "elf/elf_priv.h"
 
 #define MAX_BUILD_ID 64
+/* Far more than linked files have; a sparse file may claim a thousand million. */
+#define MAX_SECTIONS (1u << 17)
 
 /* [offset, offset + len) of the file, NULL when it is not all there. */
 static const uint8_t *image_range(const struct elf_file *f, uint64_t offset, uint64_t len)
@@ -144,7 +146,7 @@ static int read_sections(struct elf_file *f)
 		count = first.sh_size;
 	if (names_index == SHN_XINDEX)
 		names_index = first.sh_link;
-	if (count > f->image_size / sizeof(Elf64_Shdr) || !section_header(f, names_index, &names))
+	if (count > MAX_SECTIONS || count > f->image_size / sizeof(Elf64_Shdr) || !section_header(f, names_index, &names))
 		return 0;
 	const uint8_t *table = names.sh_type == SHT_STRTAB
 		? image_range(f, names.sh_offset, names.sh_size)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -11,10 +12,12 @@
 
 #include "base/cleanup.h"
 
-#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+/* To open a device is to do something to it, and whoever is profiled may have made one where a file
+ * is looked for. So paths are found without opening anything, and opened when they are files. */
+#define FIND_FLAGS (O_PATH | O_CLOEXEC)
 
 /* One component after the other, none of them a symlink and none "..". */
-static int walk_open(int root_fd, const char *path)
+static int walk_find(int root_fd, const char *path)
 {
 	autoclose int dir = fcntl(root_fd, F_DUPFD_CLOEXEC, 0);
 
@@ -33,7 +36,7 @@ static int walk_open(int root_fd, const char *path)
 		if (!strcmp(name, ".."))
 			return -ELOOP;
 		bool last = !path[strspn(path, "/")];
-		int fd = openat(dir, name, O_NOFOLLOW | (last ? OPEN_FLAGS : O_PATH | O_CLOEXEC));
+		int fd = openat(dir, name, O_NOFOLLOW | FIND_FLAGS);
 		if (fd < 0)
 			return -errno;
 		if (last)
@@ -43,10 +46,10 @@ static int walk_open(int root_fd, const char *path)
 	}
 }
 
-static int open_beneath(int root_fd, const char *path, bool nofollow)
+static int find_beneath(int root_fd, const char *path, bool nofollow)
 {
 	struct open_how how = {
-		.flags = OPEN_FLAGS | (nofollow ? O_NOFOLLOW : 0),
+		.flags = FIND_FLAGS | (nofollow ? O_NOFOLLOW : 0),
 		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
 	};
 	int fd = (int)syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
@@ -54,22 +57,27 @@ static int open_beneath(int root_fd, const char *path, bool nofollow)
 	if (fd >= 0)
 		return fd;
 	/* EPERM: a seccomp filter older than the system call */
-	return errno == ENOSYS || errno == EPERM ? walk_open(root_fd, path) : -errno;
+	return errno == ENOSYS || errno == EPERM ? walk_find(root_fd, path) : -errno;
 }
 
 int in_root_open(const char *root, const char *path, bool nofollow)
 {
 	autoclose int root_fd = open(*root ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct stat st;
+	char link[32];
 
 	if (root_fd < 0)
 		return -errno;
-	autoclose int fd = open_beneath(root_fd, path, nofollow);
-	if (fd < 0)
-		return fd;
-	if (fstat(fd, &st))
+	autoclose int found = find_beneath(root_fd, path, nofollow);
+	if (found < 0)
+		return found;
+	if (fstat(found, &st))
 		return -errno;
+	if (S_ISLNK(st.st_mode)) /* O_PATH stops at a link that must not be followed */
+		return -ELOOP;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
-	return take_fd(fd);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+	int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	return fd < 0 ? -errno : fd;
 }

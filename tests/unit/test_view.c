@@ -207,6 +207,23 @@ TEST(text_has_everything)
 		" 10.0%    parse<int; char> (inl)\n");
 }
 
+TEST(text_counts_idle_threads)
+{
+	struct profile *p = small_profile(NULL);
+	struct profile_thread idle = {.pid = 200, .tid = 200, .name = "true", .process = "true"};
+	struct view_options o = {.term = screen};
+	struct buf out = {0};
+
+	check(p && !vec_push(&p->threads, idle) && !view_text(p, &o, &out, NULL));
+	check(strstr(out.data, "io (server 100)\n  and 1 thread without samples\n\nFunctions"));
+	buf_clear(&out);
+	check(!vec_push(&p->threads, idle) && !view_text(p, &o, &out, NULL));
+	check(strstr(out.data, "io (server 100)\n  and 2 threads without samples\n\nFunctions"));
+	check(!strstr(out.data, "true"));
+	buf_release(&out);
+	profile_free(p);
+}
+
 TEST(json_keeps_its_keys)
 {
 	struct view_options o = {.tree = true, .top = 2};
