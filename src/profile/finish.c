@@ -345,8 +345,9 @@ static int measure_quality(struct profile *p)
 		q->unresolved_frames += paths[s->stack].unresolved;
 	}
 	q->rooted_pct = percent(q->ends[UNWIND_ROOT], q->samples);
-	q->truncated_pct = percent(
-		q->ends[UNWIND_TRUNCATED] + q->ends[UNWIND_CHANGED], q->samples);
+	q->truncated_pct = percent(q->ends[UNWIND_TRUNCATED] + q->ends[UNWIND_CHANGED] +
+					   q->ends[UNWIND_FRAME_LIMIT],
+		q->samples);
 	q->guessed_frames_pct = percent(q->guessed_frames, q->frames);
 	q->live_frames_pct = percent(q->live_frames, q->frames);
 	q->fp_frames_pct = percent(q->fp_frames, q->frames);

@@ -99,8 +99,8 @@ struct profile_sample {
 
 /* How far the stacks may be believed, for the samples that pass the filter. Percentages are 0..100
  * of samples (frames for the frame ones); 0 when there is nothing to count. rooted_pct counts
- * UNWIND_ROOT and truncated_pct UNWIND_TRUNCATED and UNWIND_CHANGED, which includes stacks that
- * damage cut short. */
+ * UNWIND_ROOT and truncated_pct UNWIND_TRUNCATED, UNWIND_CHANGED and UNWIND_FRAME_LIMIT, which
+ * includes stacks that damage cut short. */
 struct profile_quality {
 	uint64_t samples, frames;
 	uint64_t ends[UNWIND_END_COUNT]; /* samples by the end of their stack */

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
-#define FRAME_LIMIT 4096
+#define FRAME_LIMIT 16384 /* half a millisecond a sample, in a recursion without end */
 #define MOST_REPEATS 4u /* of one sample; the sampler's periods need 2 */
 /* An address outside every known mapping makes us read /proc/PID/maps again, this often at most. */
 #define REFRESH_NS (100 * NS_PER_MS)
