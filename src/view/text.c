@@ -75,9 +75,23 @@ static int hint_lines(const struct profile *p, struct buf *out, struct err *err)
 	return 0;
 }
 
+static void thread_line(const struct profile *p, const struct profile_thread *t, struct buf *out)
+{
+	buf_str(out, "  ");
+	words_percent(out, share_of(p, t->samples, t->weight));
+	buf_printf(out, " %8" PRIu64 " %8u  ", t->samples, t->tid);
+	words_text(out, t->name);
+	buf_str(out, " (");
+	words_text(out, t->process);
+	buf_printf(out, " %u)\n", t->pid);
+}
+
+/* A shell script starts hundreds of processes that are gone before their first sample: those are
+ * only counted. */
 static int thread_lines(const struct profile *p, struct buf *out, struct err *err)
 {
 	uint32_t *order;
+	size_t idle = 0;
 
 	if (rank_threads(p, &order, err))
 		return -ENOMEM;
@@ -85,15 +99,17 @@ static int thread_lines(const struct profile *p, struct buf *out, struct err *er
 	for (size_t i = 0; i < p->threads.len; i++) {
 		const struct profile_thread *t = &p->threads.data[order[i]];
 
-		buf_str(out, "  ");
-		words_percent(out, share_of(p, t->samples, t->weight));
-		buf_printf(out, " %8" PRIu64 " %8u  ", t->samples, t->tid);
-		words_text(out, t->name);
-		buf_str(out, " (");
-		words_text(out, t->process);
-		buf_printf(out, " %u)\n", t->pid);
+		if (t->samples)
+			thread_line(p, t, out);
+		else
+			idle++;
 	}
 	free(order);
+	if (idle) {
+		buf_str(out, "  and ");
+		words_count(out, idle);
+		buf_str(out, idle == 1 ? " thread without samples\n" : " threads without samples\n");
+	}
 	return 0;
 }
 

@@ -509,8 +509,8 @@ int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(summary_is_one_screen), T(summary_inverted_ascii),
 		T(summary_fits_the_screen), T(summary_colours), T(summary_of_nothing),
-		T(hints_know_java),
-		T(text_has_everything), T(json_keeps_its_keys), T(svg_escapes_names),
+		T(hints_know_java), T(text_has_everything), T(text_counts_idle_threads),
+		T(json_keeps_its_keys), T(svg_escapes_names),
 		T(svg_colours_are_stable), T(names_fit), T(words),
 		T(command_lines_keep_their_pid), T(damage_in_words),
 		T(foreign_text_is_harmless), T(no_memory), T(dump_prints_every_record));
