@@ -285,6 +285,7 @@ static void sort_samples(struct profile *p)
 /* Frames of each sort from a node to the root. */
 struct path_count {
 	uint32_t guessed, fp, unresolved;
+	bool guessed_root; /* the outermost one was guessed */
 };
 
 static bool is_unresolved(const struct profile *p, const struct profile_frame *f)
@@ -307,6 +308,10 @@ static void count_paths(const struct profile *p, struct path_count *paths)
 			c = paths[n->parent];
 			/* What depends on its callee could not be counted at its own node. */
 			c.guessed += outer->how == UNWIND_LEAF && frame_is_guess(outer, f);
+			if (n->depth == 2)
+				c.guessed_root = frame_is_guess(outer, f);
+		} else {
+			c.guessed_root = frame_is_guess(f, NULL);
 		}
 		c.guessed += frame_is_guess(f, NULL);
 		c.fp += f->how == UNWIND_FP && f->kind == FRAME_USER;
@@ -341,6 +346,7 @@ static int measure_quality(struct profile *p)
 		q->frames += p->nodes.data[s->stack].depth;
 		q->live_frames += s->live_frames;
 		q->guessed_frames += paths[s->stack].guessed;
+		q->guessed_roots += s->end == UNWIND_ROOT && paths[s->stack].guessed_root;
 		q->fp_frames += paths[s->stack].fp;
 		q->unresolved_frames += paths[s->stack].unresolved;
 	}

@@ -105,6 +105,7 @@ struct profile_quality {
 	uint64_t samples, frames;
 	uint64_t ends[UNWIND_END_COUNT]; /* samples by the end of their stack */
 	uint64_t guessed_frames;         /* UNWIND_SCAN; UNWIND_LEAF not above a sampled one */
+	uint64_t guessed_roots;          /* of these: outermost frames of stacks that end there */
 	uint64_t fp_frames;
 	uint64_t live_frames;
 	uint64_t unresolved_frames;

@@ -334,11 +334,14 @@ static int hint_unresolved(const struct profile *p, struct hints *h, struct err 
 
 static int hint_guessed(const struct profile *p, struct hints *h)
 {
+	const struct profile_quality *q = &p->quality;
 	struct buf b = {0};
 
-	if (p->quality.guessed_frames_pct < FAIR_PERCENT)
+	/* A guess that found _start, as in static programs, cost nothing. */
+	if (!q->frames ||
+		(q->guessed_frames - q->guessed_roots) * 100 < q->frames * FAIR_PERCENT)
 		return 0;
-	words_share(&b, p->quality.guessed_frames_pct);
+	words_share(&b, q->guessed_frames_pct);
 	buf_printf(&b, " of frames are guesses (marked ?): %s",
 		generator_of(p) == &generators[GENERATOR_JAVA]
 			? "start java with -XX:+PreserveFramePointer"

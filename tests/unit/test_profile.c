@@ -310,6 +310,7 @@ TEST(guesses_are_marked)
 
 	check_u64(p->quality.frames, 13);
 	check_u64(p->quality.guessed_frames, 3);
+	check_u64(p->quality.guessed_roots, 2);
 	check_u64(p->quality.fp_frames, 3);
 	check_tree(p, false,
 		"(* 4 0 (x 2 0 g (y 2 0 (z 2 2))) (a 1 0 (b 1 0 (c 1 1)))"

@@ -130,7 +130,7 @@ TEST(summary_of_nothing)
 
 TEST(hints_know_java)
 {
-	struct profile p = {.quality = {.guessed_frames_pct = 50}};
+	struct profile p = {.quality = {.frames = 10, .guessed_frames = 5, .guessed_frames_pct = 50}};
 	struct hints hints = {0};
 
 	check(!vec_push(&p.modules, (struct profile_module){.path = "", .name = "libc.so.6"}));
@@ -142,6 +142,22 @@ TEST(hints_know_java)
 	check(hints.len == 1 && strstr(hints.data[0], "-XX:+PreserveFramePointer"));
 	hints_release(&hints);
 	vec_release(&p.modules);
+}
+
+/* Every stack of a static program ends in a guessed _start: nothing to act on. */
+TEST(hints_leave_guessed_roots)
+{
+	struct profile p = {.quality = {.frames = 300, .guessed_frames = 100,
+				    .guessed_roots = 100, .guessed_frames_pct = 33.3}};
+	struct hints hints = {0};
+
+	check(!facts_hints(&p, &hints, NULL));
+	check_u64(hints.len, 0);
+	hints_release(&hints);
+	p.quality.guessed_roots = 90;
+	check(!facts_hints(&p, &hints, NULL));
+	check(hints.len == 1 && strstr(hints.data[0], "33.3% of frames are guesses"));
+	hints_release(&hints);
 }
 
 TEST(text_has_everything)
@@ -509,7 +525,8 @@ int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(summary_is_one_screen), T(summary_inverted_ascii),
 		T(summary_fits_the_screen), T(summary_colours), T(summary_of_nothing),
-		T(hints_know_java), T(text_has_everything), T(text_counts_idle_threads),
+		T(hints_know_java), T(hints_leave_guessed_roots),
+		T(text_has_everything), T(text_counts_idle_threads),
 		T(json_keeps_its_keys), T(svg_escapes_names),
 		T(svg_colours_are_stable), T(names_fit), T(words),
 		T(command_lines_keep_their_pid), T(damage_in_words),
