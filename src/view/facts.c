@@ -200,14 +200,44 @@ static int hint(struct hints *h, struct buf *words)
 /* The most the kernel copies of a stack: one page less than 64 KB fits its 16-bit record size. */
 #define MAX_STACK_BYTES 65528
 
+/* Whether a frame of the program is in the stack. During execve the old mappings are gone before the
+ * new ones are there: all that such a stack has is frames of the kernel and one address without a
+ * mapping, and no size of copy would add to it. */
+static bool has_mapped_frame(const struct profile *p, uint32_t node)
+{
+	for (; node != PROFILE_NONE; node = p->nodes.data[node].parent) {
+		const struct profile_frame *f = &p->frames.data[p->nodes.data[node].frame];
+
+		if (f->kind == FRAME_USER && f->module != PROFILE_NONE)
+			return true;
+	}
+	return false;
+}
+
+/* Percent of samples whose stack was cut because it did not fit; 0 when most of the cut ones were
+ * cut for another reason. */
+static double too_deep_pct(const struct profile *p)
+{
+	uint64_t cut = 0, deep = 0;
+
+	vec_each(&p->samples, s) {
+		if (s->end != UNWIND_TRUNCATED && s->end != UNWIND_CHANGED)
+			continue;
+		cut++;
+		deep += has_mapped_frame(p, s->stack);
+	}
+	return deep * 2 > cut ? 100.0 * (double)deep / (double)p->samples.len : 0;
+}
+
 static int hint_truncated(const struct profile *p, struct hints *h)
 {
 	const char *size = profile_meta(p, "stack_bytes");
+	double percent = too_deep_pct(p);
 	struct buf b = {0};
 
-	if (p->quality.truncated_pct < FAIR_PERCENT)
+	if (percent < FAIR_PERCENT)
 		return 0;
-	words_share(&b, p->quality.truncated_pct);
+	words_share(&b, percent);
 	buf_str(&b, " of stacks are cut short");
 	if (size && strtoul(size, NULL, 10) >= MAX_STACK_BYTES)
 		buf_str(&b, ": deeper than the kernel copies, and gone before the rest was read");

@@ -144,6 +144,24 @@ TEST(hints_know_java)
 	vec_release(&p.modules);
 }
 
+/* The cut stack of the small profile is not deep when its code lies outside every mapping. */
+TEST(hints_leave_stacks_of_execve)
+{
+	struct profile *p = small_profile(NULL);
+	struct hints hints = {0};
+
+	check(p && !facts_hints(p, &hints, NULL));
+	check(hints.len && strstr(hints.data[0], "10.0% of stacks are cut short"));
+	hints_release(&hints);
+	vec_each(&p->frames, f)
+		f->module = PROFILE_NONE;
+	check(!facts_hints(p, &hints, NULL));
+	vec_each(&hints, it)
+		check(!strstr(*it, "cut short"));
+	hints_release(&hints);
+	profile_free(p);
+}
+
 /* Every stack of a static program ends in a guessed _start: nothing to act on. */
 TEST(hints_leave_guessed_roots)
 {
@@ -525,7 +543,7 @@ int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(summary_is_one_screen), T(summary_inverted_ascii),
 		T(summary_fits_the_screen), T(summary_colours), T(summary_of_nothing),
-		T(hints_know_java), T(hints_leave_guessed_roots),
+		T(hints_know_java), T(hints_leave_stacks_of_execve), T(hints_leave_guessed_roots),
 		T(text_has_everything), T(text_counts_idle_threads),
 		T(json_keeps_its_keys), T(svg_escapes_names),
 		T(svg_colours_are_stable), T(names_fit), T(words),
