@@ -2,7 +2,9 @@
 /*
  * Function names in limited space. C++ and Rust names are long because of their template and
  * call arguments and their namespaces; what a reader looks for is the last word. So brackets lose
- * their insides first, then qualifiers go from the front, and only then the end is cut.
+ * their insides first, then qualifiers go from the front, and only then the end is cut. In Rust's
+ * "<T as Trait>::f" the words are T, Trait and f: there the qualifiers of T and Trait go, and the
+ * trait, before T does.
  */
 #include <string.h>
 
@@ -133,6 +135,93 @@ static const char *last_parts(const char *name, size_t columns)
 	return name;
 }
 
+/* "<T as Trait>::f" or "<T>::f", cut in pieces. */
+struct method {
+	const char *type;
+	const char *trait; /* NULL: there is none */
+	const char *tail;  /* ">::f" */
+};
+
+/* Splits `copy` in place; the tail, whose ">" that overwrites, is in `name`. */
+static bool split_method(char *copy, const char *name, struct method *ret)
+{
+	char *as = NULL, *at = copy;
+	size_t depth = 0;
+
+	for (; *at; at++) {
+		if (opens(*at))
+			depth++;
+		else if (closes(*at) && depth && at[-1] != '-' && !--depth)
+			break;
+		else if (depth == 1 && !as && !strncmp(at, " as ", 4))
+			as = at;
+	}
+	if (*copy != '<' || *at != '>' || !at[1])
+		return false;
+	*at = '\0';
+	if (as)
+		*as = '\0';
+	*ret = (struct method){
+		.type = copy + 1, .trait = as ? as + 4 : NULL, .tail = name + (at - copy)};
+	return true;
+}
+
+static size_t minus(size_t a, size_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* As many of the last parts of `name` as fit, at least one; returns its cells. */
+static size_t add_last_parts(struct buf *out, const char *name, size_t columns, const char *dots)
+{
+	size_t width = term_width(name), dot_cells = term_width(dots);
+	const char *rest = width <= columns ? name : last_parts(name, minus(columns, dot_cells));
+
+	buf_str(out, rest == name ? "" : dots);
+	buf_str(out, rest);
+	return rest == name ? width : dot_cells + term_width(rest);
+}
+
+/* The method with fewer qualifiers; without the trait when `no_trait`. Returns its cells, which may
+ * be more than `columns`. */
+static size_t add_method(struct buf *out, const struct method *m, size_t columns, bool no_trait,
+	const char *dots)
+{
+	size_t used = strlen("<") + term_width(m->tail);
+	struct buf trait = {0};
+
+	if (m->trait) {
+		buf_str(&trait, " as ");
+		used += strlen(" as ");
+		used += add_last_parts(&trait, no_trait ? dots : m->trait,
+			minus(columns, used + term_width(m->type)), dots);
+	}
+	buf_char(out, '<');
+	used += add_last_parts(out, m->type, minus(columns, used), dots);
+	out->failed |= trait.failed;
+	if (trait.data)
+		buf_str(out, trait.data);
+	buf_str(out, m->tail);
+	buf_release(&trait);
+	return used;
+}
+
+/* Leaves `out` empty when the name is not one of a method, or not even this makes it fit. */
+static void shorter_method(struct buf *out, const char *name, size_t columns, const char *dots)
+{
+	struct buf copy = {0};
+	struct method m;
+
+	buf_str(&copy, name);
+	if (!copy.failed && split_method(copy.data, name, &m) &&
+		add_method(out, &m, columns, false, dots) > columns) {
+		buf_clear(out);
+		if (!m.trait || add_method(out, &m, columns, true, dots) > columns)
+			buf_clear(out);
+	}
+	buf_release(&copy);
+}
+
 static size_t cut_to(struct buf *out, const char *name, size_t columns, const char *dots)
 {
 	size_t width = term_width(name), dot_cells = term_width(dots);
@@ -152,7 +241,7 @@ size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode)
 {
 	const char *dots = unicode ? "…" : "..";
 	size_t width = term_width(name), dot_cells = term_width(dots);
-	struct buf shorter = {0};
+	struct buf shorter = {0}, method = {0};
 
 	if (!columns || width <= columns) {
 		add_printable(out, name, strlen(name));
@@ -161,6 +250,10 @@ size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode)
 	without_arguments(&shorter, name, dots);
 	if (!shorter.failed && shorter.len)
 		name = shorter.data;
+	if (term_width(name) > columns)
+		shorter_method(&method, name, columns, dots);
+	if (!method.failed && method.len)
+		name = method.data;
 	width = 0;
 	if (term_width(name) > columns && columns > dot_cells) {
 		const char *rest = last_parts(name, columns - dot_cells);
@@ -174,5 +267,6 @@ size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode)
 	}
 	width += cut_to(out, name, columns, dots);
 	buf_release(&shorter);
+	buf_release(&method);
 	return width;
 }

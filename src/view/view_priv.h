@@ -37,7 +37,7 @@ void paint_percent(struct buf *out, const struct term *t, double percent);
 /* ---- names (name.c) ---- */
 
 /* Appends `name` within `columns` cells: first the insides of <...> and (...) are left out, then
- * leading qualifiers, then the end. Control characters become '?'. Returns the cells used; columns
+ * leading qualifiers (those of T and Trait in "<T as Trait>::f"), then the end. Control characters become '?'. Returns the cells used; columns
  * 0: no limit. */
 size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode);
 

@@ -367,7 +367,20 @@ TEST(names_fit)
 	check_name("a::operator()(int, int, int, int) const", 24, "a::operator()(…) const");
 	check_name(
 		"ns::(anonymous namespace)::f(int, int, int)", 30, "…(anonymous namespace)::f(…)");
-	check_name("<core::iter::Map<I, F> as core::iter::Iterator>::next", 20, "…next");
+	check_name("<core::iter::Map<I, F> as core::iter::Iterator>::next", 28,
+		"<…Map<…> as …Iterator>::next");
+	check_name("<core::iter::Map<I, F> as core::iter::Iterator>::next", 20,
+		"<…Map<…> as …>::next");
+	check_name("<core::iter::Map<I, F> as core::iter::Iterator>::next", 19, "…next");
+	check_name("<core::hash::sip::Sip13Rounds as core::hash::sip::Sip>::c_rounds", 60,
+		"<core::hash::sip::Sip13Rounds as …hash::sip::Sip>::c_rounds");
+	check_name("<core::hash::sip::Sip13Rounds as core::hash::sip::Sip>::c_rounds", 40,
+		"<…sip::Sip13Rounds as …Sip>::c_rounds");
+	check_name("<alloc::vec::Vec<u8>>::push", 20, "<…vec::Vec<…>>::push");
+	check_name("<fn(i32) -> i32 as core::ops::FnOnce<(i32,)>>::call_once", 40,
+		"<fn(…) -> i32 as …FnOnce<…>>::call_once");
+	check_name("<open as ended", 8, "<open a…");
+	check_name("< as >::f", 8, "…f");
 	check_name("cmd/compile/internal/types2.(*Checker).checkFiles", 30,
 		"…types2.(*Checker).checkFiles");
 	check_name("JS:*work /tmp/some/where/file.js:2:14", 20, "JS:*work /tmp/some/…");
