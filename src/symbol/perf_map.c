@@ -20,7 +20,7 @@
 #include "symbol/symbol_priv.h"
 #include "symbol/text_file.h"
 
-#define MAX_FILE_BYTES (512u << 20)
+#define MAX_FILE_BYTES (128u << 20) /* a million functions; in memory a few times that */
 
 /* One line, and later one piece of what is visible of it. */
 struct span {
