@@ -41,14 +41,16 @@ enum tone {
 /* Hues in degrees; the module picks one in the range, the function the shade. All shades are light
  * enough for dark text (contrast above 7:1). */
 static const struct {
-	const char *words, *module; /* for the legend: its words, and whose colour stands there */
+	const char *words;      /* for the legend */
+	const char *modules[3]; /* whose colours stand there: up to the first NULL */
 	unsigned hue, hues; /* from, and how many degrees */
 	unsigned saturation;
 } tones[TONE_COUNT] = {
-	[TONE_NATIVE] = {"native", "libc.so.6", 165, 100, 58},
-	[TONE_KERNEL] = {"kernel", "[kernel]", 18, 24, 85},
-	[TONE_JIT] = {"JIT", "[jit]", 85, 45, 55},
-	[TONE_UNKNOWN] = {"no name", "", 0, 1, 0},
+	[TONE_NATIVE] = {"native, by module", {"libzstd.so.1", "libstdc++.so.6", "libc.so.6"},
+		165, 100, 58},
+	[TONE_KERNEL] = {"kernel", {"[kernel]"}, 18, 24, 85},
+	[TONE_JIT] = {"JIT", {"[jit]"}, 85, 45, 55},
+	[TONE_UNKNOWN] = {"no name", {""}, 0, 1, 0},
 };
 
 static enum tone tone_of(const struct profile *p, const struct profile_function *f)
@@ -243,13 +245,23 @@ static void boxes(struct flame *g)
 
 /* ---- around them ---- */
 
-static void legend_entry(struct buf *out, unsigned *x, uint32_t fill, const char *words)
+static void swatch(struct buf *out, unsigned *x, uint32_t fill)
 {
 	buf_printf(out,
-		"<rect x=\"%u\" y=\"48\" width=\"12\" height=\"12\" rx=\"2\" fill=\"#%06x\"/>"
-		"<text class=\"soft\" x=\"%u\" y=\"58\">%s</text>\n",
-		*x, fill, *x + 17, words);
-	*x += 17 + 8 * (unsigned)strlen(words) + 16;
+		"<rect x=\"%u\" y=\"48\" width=\"12\" height=\"12\" rx=\"2\" fill=\"#%06x\"/>\n",
+		*x, fill);
+	*x += 14;
+}
+
+/* The swatches of a tone, then its words. */
+static void legend_entry(
+	struct buf *out, unsigned *x, enum tone tone, bool inlined, const char *words)
+{
+	for (size_t i = 0; i < 3 && tones[tone].modules[i]; i++)
+		swatch(out, x, colour(tone, tones[tone].modules[i], "", inlined));
+	*x += 3;
+	buf_printf(out, "<text class=\"soft\" x=\"%u\" y=\"58\">%s</text>\n", *x, words);
+	*x += 7 * (unsigned)strlen(words) + 18;
 }
 
 static void legend(struct flame *g)
@@ -258,11 +270,9 @@ static void legend(struct flame *g)
 
 	for (enum tone tone = 0; tone < TONE_COUNT; tone++)
 		if (g->tones[tone])
-			legend_entry(g->out, &x, colour(tone, tones[tone].module, "", false),
-				tones[tone].words);
+			legend_entry(g->out, &x, tone, false, tones[tone].words);
 	if (g->inlined)
-		legend_entry(g->out, &x,
-			colour(TONE_NATIVE, tones[TONE_NATIVE].module, "", true), "inlined");
+		legend_entry(g->out, &x, TONE_NATIVE, true, "inlined: lighter");
 	if (!g->pruned)
 		return;
 	buf_printf(g->out, "<text class=\"soft\" x=\"%u\" y=\"58\">", x);

@@ -318,6 +318,7 @@ TEST(svg_escapes_names)
 	check(strstr(got.data, "<title>parse&lt;int; char&gt; (inlined)\n60.0%, 6 samples, "
 			       "60.0% itself\nserver</title>"));
 	check(strstr(got.data, "partly guessed"));
+	check(strstr(got.data, ">native, by module</text>"));
 	check(!strstr(got.data, "not drawn"));
 	buf_release(&got);
 }
