@@ -172,16 +172,24 @@ static int add_file(void *ctx, const struct proc_mapping *m)
 
 /* ---- what to do about missing names ---- */
 
-/* The public debuginfod server of the distribution we run on, NULL when we know none. */
-static const char *debuginfod_server(void)
+/* Where the debug info of a distribution's files is. */
+struct debug_source {
+	const char *id;       /* ID of /etc/os-release */
+	const char *server;   /* its public debuginfod */
+	const char *packages; /* "": it has none */
+};
+
+#define DBGSYM "apt install PACKAGE-dbgsym (libc: libc6-dbg); dpkg -S FILE names the package"
+
+/* That of the distribution we run on, NULL when we know none. */
+static const struct debug_source *debug_source(void)
 {
-	static const struct {
-		const char *id, *url;
-	} servers[] = {
-		{"debian", "https://debuginfod.debian.net"},
-		{"ubuntu", "https://debuginfod.ubuntu.com"},
-		{"fedora", "https://debuginfod.fedoraproject.org"},
-		{"arch", "https://debuginfod.archlinux.org"},
+	static const struct debug_source sources[] = {
+		{"debian", "https://debuginfod.debian.net", DBGSYM},
+		{"ubuntu", "https://debuginfod.ubuntu.com", DBGSYM},
+		{"fedora", "https://debuginfod.fedoraproject.org",
+			"dnf debuginfo-install PACKAGE; rpm -qf FILE names the package"},
+		{"arch", "https://debuginfod.archlinux.org", ""},
 	};
 	autofclose FILE *f = fopen("/etc/os-release", "re");
 	char line[256], id[64] = "";
@@ -189,9 +197,9 @@ static const char *debuginfod_server(void)
 	while (f && fgets(line, sizeof(line), f))
 		if (sscanf(line, "ID=%63[a-z]", id) == 1)
 			break;
-	for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++)
-		if (!strcmp(id, servers[i].id))
-			return servers[i].url;
+	for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
+		if (!strcmp(id, sources[i].id))
+			return &sources[i];
 	return NULL;
 }
 
@@ -203,12 +211,12 @@ static bool lacks_names(const struct mapped_file *file)
 /* The command that fetches the debug info of one file; "" when there is no way we know. */
 static void names_fix(const struct mapped_file *file, char *buf, size_t size)
 {
-	const char *server = debuginfod_server();
+	const struct debug_source *source = debug_source();
 
 	*buf = 0;
-	if (!lacks_names(file) || !*file->build_id || !server)
+	if (!lacks_names(file) || !*file->build_id || !source)
 		return;
-	snprintf(buf, size, "DEBUGINFOD_URLS=%s debuginfod-find debuginfo %s", server,
+	snprintf(buf, size, "DEBUGINFOD_URLS=%s debuginfod-find debuginfo %s", source->server,
 		file->build_id);
 }
 
@@ -224,31 +232,95 @@ static const char *state_colour(enum right_state state)
 	return state == RIGHT_YES ? "\033[32m" : state == RIGHT_PARTLY ? "\033[33m" : "\033[31m";
 }
 
-static void print_right(const struct right *r, const struct term *term)
+#define TEXT_INDENT 30
+#define MIN_TEXT_COLUMNS 20
+
+/* Bytes of `text` that go on a line: up to a space, or a word that is longer than the line. */
+static size_t line_bytes(const char *text, size_t columns)
 {
-	const char *on = term->colour ? state_colour(r->state) : "";
+	size_t len = term_fit(text, columns);
+
+	if (!text[len])
+		return len;
+	while (len && text[len] != ' ')
+		len--;
+	while (len && text[len - 1] == ' ')
+		len--;
+	return len ? len : strcspn(text, " ");
+}
+
+/* The rest of a line that stands at column `indent`, and as many lines below as it takes. */
+static void print_wrapped(const char *text, size_t indent, const struct term *term)
+{
+	size_t columns = term->columns > indent + MIN_TEXT_COLUMNS ? term->columns - indent
+								   : MIN_TEXT_COLUMNS;
+
+	for (text += strspn(text, " "); *text;) {
+		size_t len = line_bytes(text, columns);
+
+		printf("%.*s\n", (int)len, text);
+		text += len + strspn(text + len, " ");
+		if (*text)
+			printf("%*s", (int)indent, "");
+	}
+}
+
+static void print_note(const char *what, const char *text, const struct term *term)
+{
+	if (!*text)
+		return;
+	printf("%9s  %-18s ", "", what);
+	print_wrapped(text, TEXT_INDENT, term);
+}
+
+static void print_state(enum right_state state, const char *what, const struct term *term)
+{
+	const char *on = term->colour ? state_colour(state) : "";
 	const char *off = term->colour ? "\033[0m" : "";
 
-	printf("  %s%-7s%s%-20s %s\n", on, state_word(r->state), off, r->id, r->found);
-	if (*r->cost)
-		printf("%9s%-20s %s\n", "", "  costs", r->cost);
-	if (*r->fix)
-		printf("%9s%-20s %s\n", "", "  fix", r->fix);
+	printf("  %s%-7s%s%-20s ", on, state_word(state), off, what);
+}
+
+static void print_right(const struct right *r, const struct term *term)
+{
+	print_state(r->state, r->id, term);
+	print_wrapped(*r->found ? r->found : "-", TEXT_INDENT, term);
+	print_note("costs", r->cost, term);
+	print_note("fix", r->fix, term);
 }
 
 static void print_file(const struct mapped_file *file, const struct term *term)
 {
 	bool bad = file->names == NAMES_UNREADABLE || file->names == NAMES_NONE;
-	enum right_state state = bad ? RIGHT_NO : lacks_names(file) ? RIGHT_PARTLY : RIGHT_YES;
-	const char *on = term->colour ? state_colour(state) : "";
-	const char *off = term->colour ? "\033[0m" : "";
-	char fix[320];
+	char text[320];
 
-	printf("  %s%-7s%s%-20s %s%s\n", on, state_word(state), off, names_text[file->names],
-		file->path, file->has_cfi ? "" : "   (no unwind tables)");
-	names_fix(file, fix, sizeof(fix));
-	if (*fix)
-		printf("%9s%-20s %s\n", "", "  fix", fix);
+	print_state(bad ? RIGHT_NO : lacks_names(file) ? RIGHT_PARTLY : RIGHT_YES,
+		names_text[file->names], term);
+	snprintf(text, sizeof(text), "%s%s", file->path,
+		file->has_cfi ? "" : " (no unwind tables)");
+	print_wrapped(text, TEXT_INDENT, term);
+}
+
+/* One way for all of the files, where print_json() has a command for each. */
+static void print_names_fix(const struct diagnosis *d, const struct term *term)
+{
+	const struct debug_source *source = debug_source();
+	char text[200];
+	size_t lacking = 0;
+
+	vec_each(&d->files, file)
+		lacking += lacks_names(file);
+	if (!lacking || !source)
+		return;
+	snprintf(text, sizeof(text), "%zu file%s without debug info: sonde fetches it when told to%s",
+		lacking, lacking == 1 ? "" : "s",
+		*source->packages ? ", or install the packages that have it:" : ":");
+	printf("\n  ");
+	print_wrapped(text, 2, term);
+	printf("    export DEBUGINFOD_URLS=%s\n", source->server);
+	printf("    sonde record --debuginfod -p %d\n", (int)d->pid);
+	if (*source->packages)
+		printf("    %s\n", source->packages);
 }
 
 static void print_text(const struct diagnosis *d, bool works)
@@ -267,6 +339,7 @@ static void print_text(const struct diagnosis *d, bool works)
 		printf("\nIts files: where names come from\n");
 		vec_each(&d->files, file)
 			print_file(file, &term);
+		print_names_fix(d, &term);
 	}
 	if (d->pid)
 		printf("\nRecording process %d %s.\n", (int)d->pid,

@@ -77,6 +77,19 @@ def a_stripped_program():
 
 
 @test
+def text_fits_the_terminal():
+    """Lines end before column 80; the way to more names is said once for all files."""
+    need("sleep")
+    child = start(["sleep", "1000"], ready=False)
+    text = run(["env", "COLUMNS=80", SONDE, "doctor", str(child.pid)]).stdout.decode()
+    for line in text.splitlines():
+        check(len(line) <= 80 or " " not in line.strip(), "too long: %s" % line)
+    check(text.count("--debuginfod") <= 1 and "debuginfod-find" not in text, text)
+    for right in doctor(child.pid)["machine"]:
+        check(" ".join(right["cost"].split()) in " ".join(text.split()), "%s" % right)
+
+
+@test
 def processes_that_cannot_be_recorded():
     gone = start(["true"], ready=False)
     gone.wait()
