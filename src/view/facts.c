@@ -200,9 +200,9 @@ static int hint(struct hints *h, struct buf *words)
 /* The most the kernel copies of a stack: one page less than 64 KB fits its 16-bit record size. */
 #define MAX_STACK_BYTES 65528
 
-/* Whether a frame of the program is in the stack. During execve the old mappings are gone before the
- * new ones are there: all that such a stack has is frames of the kernel and one address without a
- * mapping, and no size of copy would add to it. */
+/* Whether a frame of the program is in the stack. During execve the old mappings are gone before
+ * the new ones are there: all that such a stack has is frames of the kernel and one address without
+ * a mapping, and no size of copy would add to it. */
 static bool has_mapped_frame(const struct profile *p, uint32_t node)
 {
 	for (; node != PROFILE_NONE; node = p->nodes.data[node].parent) {
