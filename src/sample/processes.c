@@ -201,11 +201,20 @@ static int snapshot_mapping(void *ctx, const struct proc_mapping *m)
 int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns, struct err *err)
 {
 	struct snapshot s = {t, p};
+	__typeof__(p->mappings) before = p->mappings;
 
-	p->mappings.len = 0;
-	p->snapshot_ns = p->refresh_ns = now_ns;
+	memset(&p->mappings, 0, sizeof(p->mappings));
+	p->refresh_ns = now_ns;
 	int rc = proc_each_mapping(p->pid, snapshot_mapping, &s, err);
 	p->maps_refused = rc == -EACCES || rc == -EPERM;
+	if (!rc && p->mappings.len) {
+		p->snapshot_ns = now_ns;
+		vec_release(&before);
+	} else {
+		/* It is gone meanwhile: what was known holds for the records it has left behind. */
+		vec_release(&p->mappings);
+		p->mappings = before;
+	}
 	return rc;
 }
 
@@ -248,6 +257,7 @@ void process_exec(struct process_table *t, struct process *p, pid_t survivor)
 	p->mappings.len = 0;
 	p->stack_end = 0;
 	p->snapshot_ns = 0;
+	p->in_exec = true;
 }
 
 struct thread *thread_find(struct process_table *t, pid_t tid)

@@ -29,6 +29,7 @@ struct process {
 	uint64_t refresh_ns;    /* when it was last read again because an address was not found */
 	uint64_t stack_end;     /* top of the first stack, 0 not known */
 	unsigned threads;       /* known ones */
+	bool in_exec;           /* has called exec, and was not yet seen in its new program */
 	bool maps_refused;      /* not ours to read */
 	bool gone;              /* the last sweep did not find it any more */
 	VEC(struct space_mapping) mappings; /* executable ones, ascending, not overlapping */
@@ -62,7 +63,7 @@ struct process *process_find(struct process_table *t, pid_t pid);
 /* The process, added (empty) when not known. NULL: out of memory. */
 struct process *process_get(struct process_table *t, pid_t pid);
 
-/* Reads /proc/PID/maps; what was there before is forgotten. */
+/* Reads /proc/PID/maps; what was there before is forgotten, unless nothing can be read any more. */
 int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns, struct err *err);
 
 /* The child starts with a copy of its parent's mappings; with none when those are so many that a

@@ -422,11 +422,42 @@ static uint64_t samples_due(struct thread *th, const struct raw_sample *raw)
 	return due < MOST_REPEATS ? due : MOST_REPEATS;
 }
 
+/* Inside execve the registers are still those of the program that is gone, and lead nowhere: there
+ * is no user stack, until the new program is seen. */
+static bool is_inside_exec(const struct session *s, struct process *p, const struct raw_sample *raw,
+	size_t count)
+{
+	if (!p->in_exec)
+		return false;
+	p->in_exec = !count || s->frames[0].mapping_id == UINT32_MAX;
+	return p->in_exec && raw->kernel_count;
+}
+
+/* The user part of the stack into s->frames; how many frames, and why it ended. */
+static size_t unwind_user(struct session *s, struct process *p, const struct raw_sample *raw,
+	enum unwind_end *ret_end)
+{
+	size_t count;
+
+	*ret_end = UNWIND_ROOT;
+	if (raw->kernel_thread)
+		return 0;
+	if (!raw->has_regs) {
+		s->pending_losses[LOSS_NO_REGS]++;
+		*ret_end = UNWIND_NO_REGS;
+		return 0;
+	}
+	count = walk(s, p, raw, ret_end);
+	if (!is_inside_exec(s, p, raw, count))
+		return count;
+	*ret_end = UNWIND_ROOT;
+	return 0;
+}
+
 void session_sample(struct session *s, const struct raw_sample *raw)
 {
 	struct thread *th = known_thread(s, raw->pid, raw->tid);
-	enum unwind_end end = UNWIND_NO_REGS;
-	size_t count = 0;
+	enum unwind_end end;
 
 	s->now_ns = raw->time_ns;
 	if (!th || !th->selected)
@@ -438,13 +469,8 @@ void session_sample(struct session *s, const struct raw_sample *raw)
 		return;
 	if (th->name_pending)
 		write_name(s, th);
-	if (raw->kernel_thread)
-		end = UNWIND_ROOT;
-	else if (raw->has_regs)
-		count = walk(s, th->process, raw, &end);
-	else
-		s->pending_losses[LOSS_NO_REGS]++;
 
+	size_t count = unwind_user(s, th->process, raw, &end);
 	struct record_sample record = {
 		.time_ns = raw->time_ns,
 		.weight = raw->weight_ns,

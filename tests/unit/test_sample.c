@@ -19,6 +19,9 @@
 #include "sample/session.h"
 #include "sample/tail.h"
 
+/* Beyond the largest pid, so nobody's. */
+#define NOBODY 4194305
+
 struct world {
 	struct capture_writer *writer;
 	struct module_store *modules;
@@ -113,6 +116,21 @@ TEST(fork_copies_and_exec_forgets)
 	world_release(&w);
 }
 
+/* Records of a process that has ended are still to come when /proc knows it no more. */
+TEST(a_failed_snapshot_forgets_nothing)
+{
+	struct world w;
+
+	world_init(&w);
+	struct process *p = process_get(w.table, NOBODY);
+	map(&w, p, 0x10, 0x20);
+	check(process_snapshot(w.table, p, 77, NULL) == -ESRCH);
+	check_str(drawn(p), "10-20");
+	check_u64(p->snapshot_ns, 0);
+	check_u64(p->refresh_ns, 77);
+	world_release(&w);
+}
+
 TEST(a_process_goes_with_its_last_thread)
 {
 	struct world w;
@@ -166,8 +184,6 @@ TEST(a_process_without_known_threads_goes_too)
 	world_release(&w);
 }
 
-/* Beyond the largest pid, so nobody's. */
-#define NOBODY 4194305
 
 TEST(the_dead_are_swept_once_their_records_are_read)
 {
@@ -430,6 +446,39 @@ TEST(samples_are_selected_by_thread)
 	regfree(&regex);
 }
 
+/* Between exec and the new program's first steps the registers are the old program's. */
+TEST(samples_inside_exec_have_no_user_stack)
+{
+	struct session_world w = {0};
+	const uint64_t kernel[] = {0xffffffff81000010, 0xffffffff81000020};
+	const struct proc_mapping code = {.start = 0x10000, .end = 0x20000, .exec = true, .path = "//anon"};
+	struct raw_sample raw = {.time_ns = 20, .pid = NOBODY, .tid = NOBODY, .weight_ns = 5,
+		.has_regs = true, .kernel_ips = kernel, .kernel_count = 2};
+	size_t count;
+
+	raw.regs.known = (1ULL << UNWIND_X86_PC) | (1ULL << UNWIND_X86_RSP);
+	raw.regs.value[UNWIND_X86_PC] = 0x555500001000;
+	raw.regs.value[UNWIND_X86_RSP] = 0x7fff00000000;
+	session_init(&w);
+	session_renamed(w.session, NOBODY, NOBODY, "new", true, 10);
+	session_sample(w.session, &raw); /* 0: no mapping yet */
+	session_mapped(w.session, NOBODY, 21, &code);
+	raw.time_ns = 22;
+	session_sample(w.session, &raw); /* 1: mapped, still the old registers */
+	raw.regs.value[UNWIND_X86_PC] = 0x10010;
+	session_sample(w.session, &raw); /* 2: the new program */
+	raw.regs.value[UNWIND_X86_PC] = 0x555500001000;
+	session_sample(w.session, &raw); /* 3: it has gone astray, and that is no exec */
+
+	const struct record_sample *found = samples_of(&w, &count);
+	check_u64(count, 4);
+	check_u64(found[0].end, UNWIND_ROOT);
+	check_u64(found[1].end, UNWIND_ROOT);
+	check_u64(found[1].stack, found[0].stack);
+	check(found[2].stack != found[0].stack);
+	check(found[3].end != UNWIND_ROOT && found[3].stack != found[0].stack);
+}
+
 /* A thread whose event has a period of its own counts as much as its time is worth. */
 TEST(samples_weigh_the_same)
 {
@@ -505,12 +554,14 @@ TEST(a_thread_started_by_itself)
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(a_new_mapping_replaces_what_it_overlaps),
-		T(fork_copies_and_exec_forgets), T(a_process_goes_with_its_last_thread),
+		T(fork_copies_and_exec_forgets),
+		T(a_failed_snapshot_forgets_nothing), T(a_process_goes_with_its_last_thread),
 		T(exec_leaves_one_thread), T(a_process_without_known_threads_goes_too),
 		T(the_dead_are_swept_once_their_records_are_read), T(mappings_are_bounded),
 		T(a_file_is_opened_once_whoever_was_gone), T(a_file_that_opens_later_is_kept),
 		T(object_files_leave_descriptors_for_others), T(a_thread_started_by_itself),
 		T(a_storm_of_names_is_not_written_down), T(samples_weigh_the_same),
+		T(samples_inside_exec_have_no_user_stack),
 		T(shared_files_are_one_module),
 		T(tail_of_frames_that_still_stand), T(tail_ends_with_its_mapping),
 		T(samples_are_selected_by_thread));
