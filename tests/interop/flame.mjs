@@ -49,12 +49,23 @@ const boxOf = (page) => page.evaluateHandle((wanted) =>
 	[...document.getElementsByClassName("f")].find(
 		(b) => b.firstElementChild.textContent.split("\n")[0] === wanted).children[1], name);
 
+// On a busy machine the page answers late. What never comes is seen in the state.
+const settled = (page, id, text, timeout) => page.waitForFunction(
+	([where, what]) => document.getElementById(where).textContent.includes(what),
+	[id, text], { timeout }).then(() => true, () => false);
+
 const page = await open("light");
 saw.start = await state(page);
 await picture(page, "light");
 
 const box = (await boxOf(page)).asElement();
-await box.hover();
+// A box that moved under a pointer at rest is not hovered: come again.
+for (let tries = 0; tries < 20; tries++) {
+	await page.mouse.move(1, 1);
+	await box.hover();
+	if (await settled(page, "details", name, 500))
+		break;
+}
 saw.hovered = await state(page);
 await box.click();
 saw.zoomed = await state(page);
@@ -64,6 +75,7 @@ saw.reset = await state(page);
 
 await page.keyboard.press("/");
 await page.keyboard.type("^" + name.replace(/[^\w]/g, "\\$&") + "$");
+await settled(page, "matched", "%", 10000);
 saw.searched = await state(page);
 await picture(page, "searched");
 await page.fill("#q", "(");
