@@ -133,7 +133,7 @@ struct unwind_target {
 	 * Stack bytes that the dump does not hold, as they stand now: a window that holds at least
 	 * the 8 bytes at `addr`, valid until the next call in the same walk. `frames` are those
 	 * found so far; the caller makes sure that they still stand (each frame's `slot` still
-	 * holds its pc), for then nothing above them has been returned through. May be NULL: then
+	 * holds its pc, up to address_mask), for then nothing above them has been returned through. May be NULL: then
 	 * a stack that leaves the dump ends truncated.
 	 */
 	enum unwind_tail (*read_tail)(void *ctx, const struct unwind_frame *frames, size_t count,
