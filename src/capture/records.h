@@ -65,6 +65,8 @@ enum record_type {
 	RECORD_SYMBOL = 12,
 	RECORD_COST = 13,
 	RECORD_END = 14,
+	RECORD_OFF_CPU = 15,
+	RECORD_THREAD_TIMES = 16,
 };
 
 struct record_header {
@@ -174,6 +176,60 @@ struct record_sample {
 	uint32_t live_frames;
 };
 
+/* What a thread is doing. */
+enum thread_state {
+	STATE_ON_CPU = 0,
+	STATE_RUN_QUEUE = 1,  /* could run, and waits for a CPU */
+	STATE_THROTTLED = 2,  /* the same, and its cgroup has used up its CPU bandwidth */
+	STATE_FUTEX = 3,      /* blocked in futex(2): a lock, a condition variable, a join... */
+	STATE_SYSCALL = 4,    /* blocked in another system call */
+	STATE_PAGE_FAULT = 5, /* blocked until a page of its memory is there */
+	STATE_STOPPED = 6,    /* by a signal, a tracer or a freezer */
+	STATE_BLOCKED = 7,    /* off the CPU, and why is not known */
+	STATE_COUNT,
+};
+
+enum waker_kind {
+	WAKER_UNKNOWN = 0,   /* nobody looked, or it still sleeps */
+	WAKER_THREAD = 1,    /* in a system call of its own */
+	WAKER_INTERRUPT = 2, /* a timer or a device; the thread below it was only interrupted */
+};
+
+/*
+ * A thread that was off the CPU, from start_ns for duration_ns: first it was blocked in `state`, then
+ * it could run and waited in the run queue. A thread that was preempted was only queued: `state` is
+ * then RUN_QUEUE or THROTTLED. The stack is where it went off the CPU.
+ *
+ * blocked_ns and queued_ns are weights: the time that this interval stands for in a profile. Their
+ * sum is duration_ns, but for threads that go off and on so often that only some of the intervals
+ * are kept; each of these then stands for more. What the exact sums are says RECORD_THREAD_TIMES.
+ */
+struct record_off_cpu {
+	struct record_header header;
+	uint64_t start_ns, duration_ns;
+	uint64_t blocked_ns, queued_ns;
+	uint32_t pid, tid;
+	uint32_t stack;        /* leaf node; CAPTURE_NONE: not known */
+	int32_t syscall;       /* number, on the recording machine; -1: none, or not known */
+	uint32_t waker_pid, waker_tid; /* 0 when not known */
+	uint32_t waker_stack;  /* what the waker was doing; CAPTURE_NONE: not known */
+	uint32_t used_bytes, live_frames; /* as in record_sample */
+	uint16_t cpu;          /* that it left */
+	uint8_t state;         /* enum thread_state, never ON_CPU */
+	uint8_t waker;         /* enum waker_kind */
+	uint8_t end;           /* enum unwind_end of the user part */
+	uint8_t open;          /* 1: it began before the recording, 2: it was not over at its end, 3: both */
+	uint8_t pad[6];
+};
+
+/* How long a thread was in which state since `since_ns`, exactly. The last one of a thread counts. */
+struct record_thread_times {
+	struct record_header header;
+	uint64_t since_ns, until_ns;
+	uint64_t ns[8]; /* by enum thread_state; they sum up to until_ns - since_ns */
+	uint32_t pid, tid;
+};
+
 enum loss_kind {
 	LOSS_RING = 0,          /* samples the kernel dropped because the ring was full */
 	LOSS_THROTTLE = 1,      /* times the kernel throttled the event */
@@ -183,6 +239,7 @@ enum loss_kind {
 	LOSS_THREAD = 5,        /* threads that could not be attached */
 	LOSS_LATE_MAPPING = 6,  /* samples unwound before their mapping was known */
 	LOSS_RING_RECORDS = 7,  /* other records (mappings, forks) the kernel dropped */
+	LOSS_OFF_CPU_STACK = 8, /* intervals off the CPU whose stack could not be taken */
 	LOSS_KIND_COUNT,
 };
 
@@ -247,6 +304,9 @@ _Static_assert(sizeof(struct record_mapping) == 48, "part of the format");
 _Static_assert(sizeof(struct record_frame) == 32, "part of the format");
 _Static_assert(sizeof(struct record_stack) == 24, "part of the format");
 _Static_assert(sizeof(struct record_sample) == 48, "part of the format");
+_Static_assert(sizeof(struct record_off_cpu) == 88, "part of the format");
+_Static_assert(sizeof(struct record_thread_times) == 96, "part of the format");
+_Static_assert(STATE_COUNT <= 8, "room in record_thread_times");
 _Static_assert(sizeof(struct record_loss) == 32, "part of the format");
 _Static_assert(sizeof(struct record_symbol_level) == 16, "part of the format");
 _Static_assert(sizeof(struct record_symbol) == 24, "part of the format");

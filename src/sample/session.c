@@ -326,7 +326,7 @@ static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, 
 }
 
 /* The kernel's part of the stack on top of `parent`; its leaf node. */
-static uint32_t push_kernel(struct session *s, const struct raw_sample *raw, uint32_t parent)
+static uint32_t push_kernel(struct session *s, const struct raw_stack *raw, uint32_t parent)
 {
 	struct module *kernel = raw->kernel_count ? module_store_kernel(s->modules) : NULL;
 
@@ -365,7 +365,7 @@ static uint32_t push_user(struct session *s, const struct unwind_frame *frames, 
 	return parent;
 }
 
-static size_t walk(struct session *s, struct process *p, const struct raw_sample *raw,
+static size_t walk(struct session *s, struct process *p, const struct raw_stack *raw,
 	enum unwind_end *ret_end)
 {
 	struct walk_ctx ctx = {s, p};
@@ -389,7 +389,7 @@ static size_t walk(struct session *s, struct process *p, const struct raw_sample
 }
 
 /* Bytes of the dump that the walk went through: what a smaller dump would have had to hold. */
-static uint32_t used_bytes(const struct raw_sample *raw, const struct unwind_frame *f, size_t n)
+static uint32_t used_bytes(const struct raw_stack *raw, const struct unwind_frame *f, size_t n)
 {
 	while (n && !f[n - 1].cfa)
 		n--;
@@ -424,7 +424,7 @@ static uint64_t samples_due(struct thread *th, const struct raw_sample *raw)
 
 /* Inside execve the registers are still those of the program that is gone, and lead nowhere: there
  * is no user stack, until the new program is seen. */
-static bool is_inside_exec(const struct session *s, struct process *p, const struct raw_sample *raw,
+static bool is_inside_exec(const struct session *s, struct process *p, const struct raw_stack *raw,
 	size_t count)
 {
 	if (!p->in_exec)
@@ -434,7 +434,7 @@ static bool is_inside_exec(const struct session *s, struct process *p, const str
 }
 
 /* The user part of the stack into s->frames; how many frames, and why it ended. */
-static size_t unwind_user(struct session *s, struct process *p, const struct raw_sample *raw,
+static size_t unwind_user(struct session *s, struct process *p, const struct raw_stack *raw,
 	enum unwind_end *ret_end)
 {
 	size_t count;
@@ -454,40 +454,123 @@ static size_t unwind_user(struct session *s, struct process *p, const struct raw
 	return 0;
 }
 
-void session_sample(struct session *s, const struct raw_sample *raw)
+/* Unwinds and stores what was copied of a thread of `p`. */
+static void store_stack(struct session *s, struct process *p, const struct raw_stack *raw,
+	struct stored_stack *ret)
+{
+	enum unwind_end end;
+	size_t count = unwind_user(s, p, raw, &end);
+
+	*ret = (struct stored_stack){
+		.leaf = push_kernel(s, raw, push_user(s, s->frames, count)),
+		.end = end,
+		.used_bytes = used_bytes(raw, s->frames, count),
+		.live_frames = live_frames(s->frames, count),
+	};
+	s->walked = count;
+}
+
+bool session_sample(struct session *s, const struct raw_sample *raw, struct stored_stack *ret)
 {
 	struct thread *th = known_thread(s, raw->pid, raw->tid);
-	enum unwind_end end;
+	struct stored_stack stack;
 
 	s->now_ns = raw->time_ns;
 	if (!th || !th->selected)
-		return;
+		return false;
 
 	uint64_t due = samples_due(th, raw);
 
 	if (!due)
-		return;
+		return false;
 	if (th->name_pending)
 		write_name(s, th);
+	store_stack(s, th->process, &raw->stack, &stack);
 
-	size_t count = unwind_user(s, th->process, raw, &end);
 	struct record_sample record = {
 		.time_ns = raw->time_ns,
 		.weight = raw->weight_ns,
 		.pid = (uint32_t)raw->pid,
 		.tid = (uint32_t)raw->tid,
-		.stack = push_kernel(s, raw, push_user(s, s->frames, count)),
+		.stack = stack.leaf,
 		.cpu = raw->cpu,
-		.end = (uint8_t)end,
-		.used_bytes = used_bytes(raw, s->frames, count),
-		.live_frames = live_frames(s->frames, count),
+		.end = (uint8_t)stack.end,
+		.used_bytes = stack.used_bytes,
+		.live_frames = stack.live_frames,
 	};
 	for (uint64_t i = 0; i < due; i++)
 		capture_record(s->writer, RECORD_SAMPLE, &record, sizeof(record));
 	s->stats.samples += due;
 	s->stats.weight_ns += due * raw->weight_ns;
-	s->stats.frames += due * count;
-	s->stats.ends[end] += due;
+	s->stats.frames += due * s->walked;
+	s->stats.ends[stack.end] += due;
+	if (ret)
+		*ret = stack;
+	return true;
+}
+
+/* ---- off the CPU ---- */
+
+bool session_stack(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns,
+	const struct raw_stack *raw, struct stored_stack *ret)
+{
+	struct thread *th = known_thread(s, pid, tid);
+
+	s->now_ns = time_ns;
+	if (!th)
+		return false;
+	if (th->name_pending)
+		write_name(s, th);
+	store_stack(s, th->process, raw, ret);
+	return true;
+}
+
+void session_off_cpu(struct session *s, const struct off_cpu_interval *i)
+{
+	struct thread *th = known_thread(s, i->pid, i->tid);
+	struct record_off_cpu record = {
+		.start_ns = i->start_ns,
+		.duration_ns = i->duration_ns,
+		.blocked_ns = i->blocked_ns,
+		.queued_ns = i->queued_ns,
+		.pid = (uint32_t)i->pid,
+		.tid = (uint32_t)i->tid,
+		.stack = i->stack.leaf,
+		.syscall = i->syscall,
+		.waker_pid = (uint32_t)i->waker_pid,
+		.waker_tid = (uint32_t)i->waker_tid,
+		.waker_stack = i->waker_stack,
+		.used_bytes = i->stack.used_bytes,
+		.live_frames = i->stack.live_frames,
+		.cpu = i->cpu,
+		.state = (uint8_t)i->state,
+		.waker = (uint8_t)i->waker,
+		.end = (uint8_t)i->stack.end,
+		.open = (uint8_t)(i->was_open | i->still_open << 1),
+	};
+
+	if (!th || !th->selected)
+		return;
+	capture_record(s->writer, RECORD_OFF_CPU, &record, sizeof(record));
+	s->stats.off_cpu++;
+	s->stats.off_cpu_ns += i->blocked_ns + i->queued_ns;
+	s->stats.off_cpu_rooted += i->stack.end == UNWIND_ROOT;
+}
+
+void session_thread_times(struct session *s, pid_t pid, pid_t tid, const struct thread_times *t)
+{
+	struct thread *th = known_thread(s, pid, tid);
+	struct record_thread_times record = {
+		.since_ns = t->since_ns,
+		.until_ns = t->until_ns,
+		.pid = (uint32_t)pid,
+		.tid = (uint32_t)tid,
+	};
+
+	if (!th || !th->selected)
+		return;
+	memcpy(record.ns, t->ns, sizeof(t->ns));
+	capture_record(s->writer, RECORD_THREAD_TIMES, &record, sizeof(record));
 }
 
 /* ---- losses and flushing ---- */

@@ -39,7 +39,16 @@ void session_free(struct session *s);
  * the sampler watches it. -ESRCH when it is gone. */
 int session_adopt(struct session *s, pid_t pid, struct err *err);
 
-/* One look at one thread. */
+/* One look at one thread: what a sampler copied, borrowed during the call. */
+struct raw_stack {
+	const uint64_t *kernel_ips; /* leaf first, without context markers; may be empty */
+	size_t kernel_count;
+	bool kernel_thread; /* the kernel part is the whole stack */
+	bool has_regs;      /* else there is a user part that cannot be unwound (32-bit code) */
+	struct unwind_regs regs; /* `known` says which of them were copied */
+	struct unwind_dump dump;
+};
+
 struct raw_sample {
 	uint64_t time_ns;
 	pid_t pid, tid;
@@ -47,14 +56,48 @@ struct raw_sample {
 	uint64_t weight_ns; /* of every sample in the recording */
 	uint64_t period_ns; /* CPU time the thread has between its samples, 0: weight_ns; where it is
 			       another, samples are left out or repeated to fit */
-	const uint64_t *kernel_ips; /* leaf first, without context markers; may be empty */
-	size_t kernel_count;
-	bool kernel_thread; /* the kernel part is the whole stack */
-	bool has_regs;      /* else there is a user part that cannot be unwound (32-bit code) */
-	struct unwind_regs regs;
-	struct unwind_dump dump;
+	struct raw_stack stack;
 };
-void session_sample(struct session *s, const struct raw_sample *raw);
+
+/* What became of a stack. */
+struct stored_stack {
+	uint32_t leaf; /* its node in the recording; CAPTURE_NONE: no frame at all */
+	enum unwind_end end;
+	uint32_t used_bytes, live_frames; /* as in struct record_sample */
+};
+
+/* A thread was on a CPU. `ret` (may be NULL) tells what became of the stack, so that the sampler
+ * can copy more the next time; true when that was filled in: the sample was not left out. */
+bool session_sample(struct session *s, const struct raw_sample *raw, struct stored_stack *ret);
+
+/* Unwinds a stack now, for an interval that is told later: of the thread itself, or of the one that
+ * woke it, selected or not. False: out of memory. */
+bool session_stack(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns,
+	const struct raw_stack *raw, struct stored_stack *ret);
+
+/* A thread was off the CPU; fields as in struct record_off_cpu. In order of `start_ns +
+ * duration_ns`; not necessarily in order with samples. */
+struct off_cpu_interval {
+	uint64_t start_ns, duration_ns, blocked_ns, queued_ns;
+	pid_t pid, tid;
+	uint16_t cpu;
+	enum thread_state state;
+	int syscall;
+	bool was_open, still_open;
+	struct stored_stack stack;
+	enum waker_kind waker;
+	pid_t waker_pid, waker_tid;
+	uint32_t waker_stack; /* leaf node or CAPTURE_NONE */
+};
+void session_off_cpu(struct session *s, const struct off_cpu_interval *interval);
+
+/* The times of a thread so far; the last call counts. `ns` by enum thread_state. */
+struct thread_times {
+	uint64_t since_ns, until_ns;
+	uint64_t ns[STATE_COUNT];
+};
+void session_thread_times(
+	struct session *s, pid_t pid, pid_t tid, const struct thread_times *times);
 
 /* pid mapped something executable; `m` as in /proc/PID/maps. */
 void session_mapped(struct session *s, pid_t pid, uint64_t time_ns, const struct proc_mapping *m);
@@ -76,7 +119,7 @@ struct session_stats {
 	uint64_t samples, frames, weight_ns;
 	uint64_t ends[UNWIND_END_COUNT];
 	uint64_t losses[LOSS_KIND_COUNT];
-	uint64_t threads; /* threads that had samples */
+	uint64_t off_cpu, off_cpu_ns, off_cpu_rooted; /* intervals, their weight, with a whole stack */
 };
 void session_stats(const struct session *s, struct session_stats *ret);
 

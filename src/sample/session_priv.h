@@ -23,6 +23,7 @@ struct session {
 	struct unwinder *unwinder;
 	struct tail tail;
 	struct unwind_frame *frames; /* room for FRAME_LIMIT */
+	size_t walked;               /* of them in the last stack */
 	uint64_t now_ns;             /* time of the event being handled */
 	uint64_t sampled_pc;         /* of the sample being walked */
 	uint64_t pending_losses[LOSS_KIND_COUNT];

@@ -430,13 +430,13 @@ TEST(samples_are_selected_by_thread)
 	session_renamed(w.session, 4194305, 4194306, "worker-1", false, 12);
 
 	struct raw_sample raw = {.time_ns = 20, .pid = 4194305, .tid = 4194305, .weight_ns = 5};
-	session_sample(w.session, &raw);
+	session_sample(w.session, &raw, NULL);
 	raw.tid = 4194306;
 	raw.time_ns = 21;
-	session_sample(w.session, &raw);
+	session_sample(w.session, &raw, NULL);
 	session_renamed(w.session, 4194305, 4194306, "idle", false, 22);
 	raw.time_ns = 23;
-	session_sample(w.session, &raw);
+	session_sample(w.session, &raw, NULL);
 
 	const struct record_sample *found = samples_of(&w, &count);
 	check_u64(count, 1);
@@ -453,22 +453,22 @@ TEST(samples_inside_exec_have_no_user_stack)
 	const uint64_t kernel[] = {0xffffffff81000010, 0xffffffff81000020};
 	const struct proc_mapping code = {.start = 0x10000, .end = 0x20000, .exec = true, .path = "//anon"};
 	struct raw_sample raw = {.time_ns = 20, .pid = NOBODY, .tid = NOBODY, .weight_ns = 5,
-		.has_regs = true, .kernel_ips = kernel, .kernel_count = 2};
+		.stack = {.has_regs = true, .kernel_ips = kernel, .kernel_count = 2}};
 	size_t count;
 
-	raw.regs.known = (1ULL << UNWIND_X86_PC) | (1ULL << UNWIND_X86_RSP);
-	raw.regs.value[UNWIND_X86_PC] = 0x555500001000;
-	raw.regs.value[UNWIND_X86_RSP] = 0x7fff00000000;
+	raw.stack.regs.known = (1ULL << UNWIND_X86_PC) | (1ULL << UNWIND_X86_RSP);
+	raw.stack.regs.value[UNWIND_X86_PC] = 0x555500001000;
+	raw.stack.regs.value[UNWIND_X86_RSP] = 0x7fff00000000;
 	session_init(&w);
 	session_renamed(w.session, NOBODY, NOBODY, "new", true, 10);
-	session_sample(w.session, &raw); /* 0: no mapping yet */
+	session_sample(w.session, &raw, NULL); /* 0: no mapping yet */
 	session_mapped(w.session, NOBODY, 21, &code);
 	raw.time_ns = 22;
-	session_sample(w.session, &raw); /* 1: mapped, still the old registers */
-	raw.regs.value[UNWIND_X86_PC] = 0x10010;
-	session_sample(w.session, &raw); /* 2: the new program */
-	raw.regs.value[UNWIND_X86_PC] = 0x555500001000;
-	session_sample(w.session, &raw); /* 3: it has gone astray, and that is no exec */
+	session_sample(w.session, &raw, NULL); /* 1: mapped, still the old registers */
+	raw.stack.regs.value[UNWIND_X86_PC] = 0x10010;
+	session_sample(w.session, &raw, NULL); /* 2: the new program */
+	raw.stack.regs.value[UNWIND_X86_PC] = 0x555500001000;
+	session_sample(w.session, &raw, NULL); /* 3: it has gone astray, and that is no exec */
 
 	const struct record_sample *found = samples_of(&w, &count);
 	check_u64(count, 4);
@@ -498,7 +498,7 @@ TEST(samples_weigh_the_same)
 		session_renamed(w.session, NOBODY, NOBODY, "one", true, 10);
 		for (uint64_t n = 0; n < rows[i].samples; n++) {
 			raw.time_ns = 20 + n;
-			session_sample(w.session, &raw);
+			session_sample(w.session, &raw, NULL);
 		}
 		session_stats(w.session, &stats);
 		check(stats.samples >= rows[i].least && stats.samples <= rows[i].most);
@@ -531,7 +531,7 @@ TEST(a_storm_of_names_is_not_written_down)
 
 	/* The last one is, with the next sample. */
 	struct raw_sample raw = {.time_ns = 20, .pid = NOBODY, .tid = NOBODY, .weight_ns = 5};
-	session_sample(w.session, &raw);
+	session_sample(w.session, &raw, NULL);
 	uint32_t fresh = capture_string(w.writer, "never a name");
 	check(capture_string(w.writer, name) < fresh);
 	samples_of(&w, &count);

@@ -117,39 +117,10 @@ static void raise_file_limit(struct perf_sampler *s)
 	s->max_fd = limit.rlim_cur - limit.rlim_cur / 4;
 }
 
-int perf_sampler_new(
-	const struct perf_sampler_options *options, struct perf_sampler **ret, struct err *err)
+static void perf_free(struct sampler *sampler)
 {
-	struct perf_sampler *s = calloc(1, sizeof(*s));
-	int rc;
+	struct perf_sampler *s = perf_of(sampler);
 
-	if (!s)
-		return err_nomem(err);
-	s->options = *options;
-	s->period_ns = NS_PER_S / options->frequency_hz;
-	s->random = clock_monotonic_ns();
-	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	raise_file_limit(s);
-	rc = s->epoll_fd < 0 ? err_errno(err, errno, "epoll") : perf_choose_event(s, err);
-	if (!rc)
-		rc = open_all_rings(s, err);
-	if (rc) {
-		perf_sampler_free(s);
-		return rc;
-	}
-	*ret = s;
-	return 0;
-}
-
-void perf_sampler_bind(struct perf_sampler *s, struct session *session)
-{
-	s->session = session;
-}
-
-void perf_sampler_free(struct perf_sampler *s)
-{
-	if (!s)
-		return;
 	vec_each(&s->events, e)
 		close(e->fd);
 	vec_each(&s->rings, r) {
@@ -163,6 +134,35 @@ void perf_sampler_free(struct perf_sampler *s)
 	vec_release(&s->watched);
 	free(s->id_slots);
 	free(s);
+}
+
+static int perf_open(const struct sampler_options *options, struct sampler **ret, struct err *err)
+{
+	struct perf_sampler *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return err_nomem(err);
+	s->sampler.ops = &sampler_perf;
+	s->options = *options;
+	s->period_ns = NS_PER_S / options->frequency_hz;
+	s->random = clock_monotonic_ns();
+	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	raise_file_limit(s);
+	rc = s->epoll_fd < 0 ? err_errno(err, errno, "epoll") : perf_choose_event(s, err);
+	if (!rc)
+		rc = open_all_rings(s, err);
+	if (rc) {
+		perf_free(&s->sampler);
+		return rc;
+	}
+	*ret = &s->sampler;
+	return 0;
+}
+
+static void perf_bind(struct sampler *sampler, struct session *session)
+{
+	perf_of(sampler)->session = session;
 }
 
 /* ---- events by id ---- */
@@ -301,8 +301,9 @@ static int watch_new(struct perf_sampler *s, pid_t pid, const struct pid_vec *ti
 	return 0;
 }
 
-int perf_sampler_watch_process(struct perf_sampler *s, pid_t pid, struct err *err)
+static int perf_watch_process(struct sampler *sampler, pid_t pid, struct err *err)
 {
+	struct perf_sampler *s = perf_of(sampler);
 	struct pid_vec tids = {0};
 	size_t found = 1;
 	int rc = 0;
@@ -316,8 +317,9 @@ int perf_sampler_watch_process(struct perf_sampler *s, pid_t pid, struct err *er
 	return rc;
 }
 
-int perf_sampler_watch_thread(struct perf_sampler *s, pid_t pid, pid_t tid, struct err *err)
+static int perf_watch_thread(struct sampler *sampler, pid_t pid, pid_t tid, struct err *err)
 {
+	struct perf_sampler *s = perf_of(sampler);
 	struct perf_event_attr attr = s->attr;
 
 	attr.inherit = 0;
@@ -327,8 +329,9 @@ int perf_sampler_watch_thread(struct perf_sampler *s, pid_t pid, pid_t tid, stru
 	return rc ? rights_perf_refused(-rc, pid, err) : 0;
 }
 
-int perf_sampler_watch_child(struct perf_sampler *s, pid_t pid, struct err *err)
+static int perf_watch_child(struct sampler *sampler, pid_t pid, struct err *err)
 {
+	struct perf_sampler *s = perf_of(sampler);
 	struct perf_event_attr attr = s->attr;
 
 	attr.disabled = 1;
@@ -337,8 +340,9 @@ int perf_sampler_watch_child(struct perf_sampler *s, pid_t pid, struct err *err)
 	return rc ? rights_perf_refused(-rc, 0, err) : 0;
 }
 
-int perf_sampler_watch_all(struct perf_sampler *s, struct err *err)
+static int perf_watch_all(struct sampler *sampler, struct err *err)
 {
+	struct perf_sampler *s = perf_of(sampler);
 	struct perf_event_attr attr = s->attr;
 
 	attr.inherit = 0;
@@ -346,26 +350,43 @@ int perf_sampler_watch_all(struct perf_sampler *s, struct err *err)
 	return rc ? rights_perf_refused(-rc, -1, err) : 0;
 }
 
-int perf_sampler_fd(const struct perf_sampler *s)
+static int perf_fd(const struct sampler *sampler)
 {
-	return s->epoll_fd;
+	return ((const struct perf_sampler *)sampler)->epoll_fd;
 }
 
-void perf_sampler_stop(struct perf_sampler *s)
+static void perf_stop(struct sampler *sampler)
 {
+	struct perf_sampler *s = perf_of(sampler);
+
 	vec_each(&s->events, e)
 		ioctl(e->fd, PERF_EVENT_IOC_DISABLE, 0);
 }
 
-void perf_sampler_facts(const struct perf_sampler *s, struct perf_sampler_facts *ret)
+static void perf_facts(const struct sampler *sampler, struct sampler_facts *ret)
 {
-	*ret = (struct perf_sampler_facts){
+	const struct perf_sampler *s = (const struct perf_sampler *)sampler;
+
+	*ret = (struct sampler_facts){
 		.event = s->event_name,
 		.kernel = s->kernel,
-		.ring_bytes = s->rings.len ? s->rings.data[0].ring.data_bytes : 0,
-		.cpus = s->rings.len,
 		.threads = s->watched.len,
 		.missed_threads = s->missed_threads,
 		.ring_bytes_read = s->ring_bytes_read,
 	};
 }
+
+const struct sampler_ops sampler_perf = {
+	.name = "perf",
+	.open = perf_open,
+	.free = perf_free,
+	.bind = perf_bind,
+	.watch_process = perf_watch_process,
+	.watch_thread = perf_watch_thread,
+	.watch_child = perf_watch_child,
+	.watch_all = perf_watch_all,
+	.fd = perf_fd,
+	.drain = perf_drain,
+	.stop = perf_stop,
+	.facts = perf_facts,
+};

@@ -67,7 +67,8 @@ static size_t kernel_chain(struct cursor *c, uint64_t *ips, size_t limit)
 static void decode_sample(struct perf_sampler *s, struct cursor *c)
 {
 	uint64_t ips[MAX_KERNEL_FRAMES];
-	struct raw_sample raw = {.kernel_ips = ips, .weight_ns = s->period_ns};
+	struct raw_sample raw = {.weight_ns = s->period_ns};
+	struct raw_stack *stack = &raw.stack;
 	uint64_t id = cursor_u64(c), size;
 
 	cursor_skip(c, 8); /* ip: in the registers, or first in the chain */
@@ -77,28 +78,29 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 	raw.cpu = (uint16_t)cursor_u32(c);
 	cursor_skip(c, 4);
 	uint64_t period = cursor_u64(c);
+	stack->kernel_ips = ips;
 	if (s->attr.sample_type & PERF_SAMPLE_CALLCHAIN)
-		raw.kernel_count = kernel_chain(c, ips, MAX_KERNEL_FRAMES);
+		stack->kernel_count = kernel_chain(c, ips, MAX_KERNEL_FRAMES);
 	uint64_t abi = cursor_u64(c);
 	if (abi != PERF_SAMPLE_REGS_ABI_NONE)
-		read_regs(c, &raw.regs);
+		read_regs(c, &stack->regs);
 	size = cursor_u64(c);
 	if (size) { /* without a stack there is no dyn_size either */
-		raw.dump.bytes = cursor_bytes(c, size);
+		stack->dump.bytes = cursor_bytes(c, size);
 		uint64_t valid = cursor_u64(c);
-		raw.dump.size = (size_t)(valid < size ? valid : size);
+		stack->dump.size = (size_t)(valid < size ? valid : size);
 	}
 	if (c->bad) {
 		session_lost(s->session, LOSS_MALFORMED, 1);
 		return;
 	}
 	/* The kernel gives none exactly for its own threads (perf_get_regs_user). */
-	raw.kernel_thread = abi == PERF_SAMPLE_REGS_ABI_NONE;
-	raw.has_regs = abi == PERF_SAMPLE_REGS_ABI_64;
+	stack->kernel_thread = abi == PERF_SAMPLE_REGS_ABI_NONE;
+	stack->has_regs = abi == PERF_SAMPLE_REGS_ABI_64;
 #if defined(__x86_64__)
-	raw.dump.start = raw.regs.value[UNWIND_X86_RSP];
+	stack->dump.start = stack->regs.value[UNWIND_X86_RSP];
 #else
-	raw.dump.start = raw.regs.value[UNWIND_A64_SP];
+	stack->dump.start = stack->regs.value[UNWIND_A64_SP];
 #endif
 
 	struct watched_event *e = perf_event_of_id(s, id);
@@ -115,7 +117,7 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 		return;
 	if (raw.pid <= 0) /* the idle task; -1: one that is no process any more */
 		return;
-	session_sample(s->session, &raw);
+	session_sample(s->session, &raw, NULL);
 }
 
 /* Names in records end with a NUL inside the record, before the trailer. */

@@ -32,8 +32,9 @@ static struct cpu_ring *oldest(struct perf_sampler *s)
 	return first;
 }
 
-bool perf_sampler_drain(struct perf_sampler *s, bool last)
+uint64_t perf_drain(struct sampler *sampler, bool last)
 {
+	struct perf_sampler *s = perf_of(sampler);
 	/* Longer than a CPU takes from the time stamp to the published record. */
 	uint64_t horizon = last ? UINT64_MAX : clock_monotonic_ns() - PERF_SETTLE_NS;
 	struct cpu_ring *r;
@@ -50,5 +51,5 @@ bool perf_sampler_drain(struct perf_sampler *s, bool last)
 		look(s, r);
 	}
 	perf_jitter(s);
-	return r;
+	return r ? PERF_SETTLE_NS : UINT64_MAX;
 }

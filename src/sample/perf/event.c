@@ -51,7 +51,7 @@ struct perf_event_attr perf_dummy_attr(void)
 	return attr;
 }
 
-static void set_sampling(struct perf_event_attr *attr, const struct perf_sampler_options *o)
+static void set_sampling(struct perf_event_attr *attr, const struct sampler_options *o)
 {
 	memset(attr, 0, sizeof(*attr));
 	set_common(attr);
@@ -67,7 +67,7 @@ static void set_sampling(struct perf_event_attr *attr, const struct perf_sampler
 	attr->inherit = 1;
 }
 
-static void set_cycles(struct perf_event_attr *attr, const struct perf_sampler_options *o)
+static void set_cycles(struct perf_event_attr *attr, const struct sampler_options *o)
 {
 	attr->type = PERF_TYPE_HARDWARE;
 	attr->config = PERF_COUNT_HW_CPU_CYCLES;
@@ -75,7 +75,7 @@ static void set_cycles(struct perf_event_attr *attr, const struct perf_sampler_o
 	attr->sample_freq = o->frequency_hz;
 }
 
-static void set_clock(struct perf_event_attr *attr, const struct perf_sampler_options *o)
+static void set_clock(struct perf_event_attr *attr, const struct sampler_options *o)
 {
 	attr->type = PERF_TYPE_SOFTWARE;
 	attr->config = PERF_COUNT_SW_CPU_CLOCK;
@@ -107,7 +107,7 @@ int perf_choose_event(struct perf_sampler *s, struct err *err)
 {
 	static const struct {
 		const char *name;
-		void (*set)(struct perf_event_attr *attr, const struct perf_sampler_options *o);
+		void (*set)(struct perf_event_attr *attr, const struct sampler_options *o);
 	} events[] = {{"cycles", set_cycles}, {"cpu-clock", set_clock}};
 	int rc = 0;
 

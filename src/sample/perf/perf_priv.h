@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the perf sampler share. */
+/*
+ * The perf_event sampler: the kernel interrupts running threads and copies registers and stack
+ * bytes; we read them out of one ring a CPU and hand them to the session in time order.
+ *
+ * Nothing is ever stopped. Threads that exist are attached one by one, until a new look at the
+ * list finds no more; threads and processes they start later inherit the events. The sampling
+ * period is drawn anew around its mean all the time, so that a program whose phases repeat in step
+ * with it is not seen always in the same phase.
+ *
+ *	event.c   which event there is
+ *	attach.c  events on threads, rings on CPUs; the ops table
+ *	drain.c   rings -> records in time order
+ *	decode.c  record -> session calls
+ *	jitter.c  the next period
+ */
 #ifndef SONDE_SAMPLE_PERF_PRIV_H
 #define SONDE_SAMPLE_PERF_PRIV_H
 
@@ -7,7 +21,7 @@
 
 #include "base/vec.h"
 #include "os/perf_event.h"
-#include "sample/perf/perf.h"
+#include "sample/sampler.h"
 
 /* One event: one thread (or every thread, in system-wide mode) on one CPU. */
 struct watched_event {
@@ -32,8 +46,9 @@ struct cpu_ring {
 VEC_TYPE(event_vec, struct watched_event);
 
 struct perf_sampler {
+	struct sampler sampler;
 	struct session *session;
-	struct perf_sampler_options options;
+	struct sampler_options options;
 	struct perf_event_attr attr; /* of the sampling events */
 	const char *event_name;
 	bool kernel;
@@ -49,6 +64,11 @@ struct perf_sampler {
 	uint64_t ring_bytes_read;
 };
 
+static inline struct perf_sampler *perf_of(struct sampler *s)
+{
+	return (struct perf_sampler *)s;
+}
+
 /* event.c: attr, and the choice of the event */
 int perf_choose_event(struct perf_sampler *s, struct err *err);
 struct perf_event_attr perf_dummy_attr(void);
@@ -56,6 +76,11 @@ struct perf_event_attr perf_dummy_attr(void);
 /* attach.c */
 struct watched_event *perf_event_of_id(const struct perf_sampler *s, uint64_t id);
 bool perf_watches_thread(const struct perf_sampler *s, pid_t tid);
+
+/* drain.c. The youngest records are left for the next time, since older ones of another CPU may
+ * still be on their way. */
+#define PERF_SETTLE_NS 50000u
+uint64_t perf_drain(struct sampler *sampler, bool last);
 
 /* jitter.c: draws new periods for the events that were just sampled */
 void perf_jitter(struct perf_sampler *s);

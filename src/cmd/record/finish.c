@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "cmd/record/record_priv.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cmd/cmd.h"
+
+static void show_naming(void *ctx, size_t done, size_t all)
+{
+	struct recording *r = ctx;
+
+	if (r->term.interactive && !r->args->quiet && all > 20000)
+		fprintf(stderr, "\rnaming %zu of %zu addresses ", done, all);
+}
+
+/* Up to this much may be missing, by chance and by what ran before the first sample. */
+#define FAIR_UNSAMPLED_NS (200 * NS_PER_MS)
+
+/* Each new process gets a whole period before its first sample, so those that end earlier have
+ * none: a script of a thousand commands can seem to use no time. The kernel counted their time. */
+static void check_coverage(struct recording *r)
+{
+	struct session_stats stats;
+	uint64_t cpu_ns = r->reason == END_TARGET_EXITED && r->child.pid && !r->selection.name &&
+			!r->selection.main_only
+		? child_cpu_ns(&r->child)
+		: 0;
+
+	session_stats(r->session, &stats);
+	if (cpu_ns < stats.weight_ns + stats.weight_ns / 4 + FAIR_UNSAMPLED_NS)
+		return;
+	snprintf(r->unsampled, sizeof(r->unsampled),
+		"used %.1f s of CPU time, sampled %.1f s: processes shorter than a period are "
+		"missed; raise -F",
+		(double)cpu_ns / 1e9, (double)stats.weight_ns / 1e9);
+	capture_meta(r->writer, "unsampled", r->unsampled);
+}
+
+static uint64_t ring_bytes(const struct recording *r)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < r->sampler_count; i++) {
+		struct sampler_facts facts;
+
+		r->samplers[i]->ops->facts(r->samplers[i], &facts);
+		sum += facts.ring_bytes_read;
+	}
+	return sum;
+}
+
+int record_finish(struct recording *r, struct err *err)
+{
+	struct naming_options naming = {
+		.debuginfod = r->args->debuginfod, .progress = show_naming, .ctx = r};
+	uint64_t stop_ns = clock_monotonic_ns(), named_cpu_ns;
+
+	for (size_t i = 0; i < r->sampler_count; i++)
+		r->samplers[i]->ops->stop(r->samplers[i]);
+	for (size_t i = 0; i < r->sampler_count; i++)
+		r->samplers[i]->ops->drain(r->samplers[i], true);
+	check_coverage(r);
+	session_flush(r->session, stop_ns);
+	r->end_ns = stop_ns;
+
+	struct record_cost cost = {
+		.sampler_cpu_ns = clock_own_cpu_ns() - r->start_cpu_ns,
+		.wakeups = r->wakeups,
+		.ring_bytes = ring_bytes(r),
+	};
+	named_cpu_ns = clock_own_cpu_ns();
+	session_name_frames(r->session, &naming);
+	cost.symbol_cpu_ns = clock_own_cpu_ns() - named_cpu_ns;
+	session_stats(r->session, &r->stats);
+	capture_record(r->writer, RECORD_COST, &cost, sizeof(cost));
+	if (r->term.interactive && !r->args->quiet)
+		fputs("\r\033[K", stderr);
+	capture_writer_flush(r->writer);
+	r->file_bytes = capture_writer_bytes(r->writer);
+	return capture_writer_finish(take_ptr(r->writer), r->reason, stop_ns, err);
+}
+
+static void tell_losses(const struct session_stats *stats, const struct recording *r)
+{
+	static const char *const words[LOSS_KIND_COUNT] = {
+		[LOSS_RING] = "samples lost, the ring was full: try a lower -F or --stack-size",
+		[LOSS_THROTTLE] = "times throttled by the kernel (perf_cpu_time_max_percent)",
+		[LOSS_NO_REGS] = "samples of 32-bit code, whose stacks sonde does not unwind",
+		[LOSS_MALFORMED] = "records of the kernel that made no sense",
+		[LOSS_FILE] = "mapped files that could not be opened",
+		[LOSS_THREAD] = "threads not attached: too many open files (ulimit -n)",
+		[LOSS_LATE_MAPPING] = "samples older than their mapping",
+		[LOSS_OFF_CPU_STACK] = "intervals off the CPU without a stack",
+		[LOSS_RING_RECORDS] = "mapping and thread records lost, the ring was full",
+	};
+
+	for (size_t i = 0; i < LOSS_KIND_COUNT; i++)
+		if (stats->losses[i])
+			fprintf(stderr, "  %llu %s\n", (unsigned long long)stats->losses[i],
+				words[i]);
+	if (r->unsampled[0])
+		fprintf(stderr, "  %s\n", r->unsampled);
+	else if (!stats->samples)
+		fprintf(stderr, "  nothing ran on a CPU for a sampling period%s\n",
+			r->selection.name || r->selection.main_only || r->selection.tid
+				? " in the selected threads"
+				: "");
+}
+
+void record_tell(const struct recording *r)
+{
+	const struct session_stats *stats = &r->stats;
+	double seconds = (double)(r->end_ns - r->start_ns) / 1e9;
+	double whole = stats->samples
+		? 100.0 * (double)stats->ends[UNWIND_ROOT] / (double)stats->samples
+		: 0;
+
+	if (r->args->quiet)
+		return;
+	fprintf(stderr, "%s: %llu sample%s in %.1f s, ", r->args->output,
+		(unsigned long long)stats->samples, stats->samples == 1 ? "" : "s", seconds);
+	if (stats->samples)
+		fprintf(stderr, "%.1f %% of stacks whole, ", whole);
+	fprintf(stderr, "%llu KB\n", (unsigned long long)(r->file_bytes + 1023) / 1024);
+	tell_losses(stats, r);
+	if (stats->samples)
+		fprintf(stderr, "see it: sonde report%s%s\n",
+			strcmp(r->args->output, DEFAULT_RECORDING) ? " " : "",
+			strcmp(r->args->output, DEFAULT_RECORDING) ? r->args->output : "");
+}
+
+int record_leave_command(struct recording *r)
+{
+	for (;;) {
+		struct pollfd fds[2] = {
+			{.fd = r->signal_fd, .events = POLLIN},
+			{.fd = r->pid_fds.len ? r->pid_fds.data[0] : -1, .events = POLLIN},
+		};
+
+		if (r->forward_signal)
+			kill(r->child.pid, r->forward_signal);
+		r->forward_signal = 0;
+		if (!r->pid_fds.len || (poll(fds, 2, -1) < 0 && errno != EINTR) || fds[1].revents)
+			return child_wait(&r->child);
+		record_take_signal(r);
+	}
+}

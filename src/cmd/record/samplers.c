@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which samplers answer what was asked for, here and with these rights.
+ *
+ *	on the CPU    perf
+ *	off the CPU   perf
+ */
+#include "cmd/record/record_priv.h"
+
+#include <string.h>
+
+#include "os/perf_event.h"
+
+static const struct sampler_ops *const all_samplers[] = {
+	&sampler_perf,
+};
+
+static const struct sampler_ops *sampler_named(const char *name)
+{
+	for (size_t i = 0; i < sizeof(all_samplers) / sizeof(all_samplers[0]); i++)
+		if (!strcmp(all_samplers[i]->name, name))
+			return all_samplers[i];
+	return NULL;
+}
+
+static int open_one(struct recording *r, const struct sampler_ops *ops,
+	const struct sampler_options *options, struct err *err)
+{
+	int rc = ops->open(options, &r->samplers[r->sampler_count], err);
+
+	if (!rc)
+		r->sampler_count++;
+	return rc;
+}
+
+int record_open_samplers(struct recording *r, struct err *err)
+{
+	const struct sampler_ops *asked = NULL;
+	struct sampler_options o = {
+		.frequency_hz = (uint32_t)r->args->frequency_hz,
+		.stack_bytes = (uint32_t)r->args->stack_bytes & ~7u,
+		.on_cpu = r->on_cpu,
+		.off_cpu = r->off_cpu,
+		.min_block_ns = r->args->min_block_ns,
+	};
+
+	if (o.stack_bytes > PERF_MAX_STACK_BYTES)
+		o.stack_bytes = PERF_MAX_STACK_BYTES;
+	if (r->args->sampler) {
+		asked = sampler_named(r->args->sampler);
+		if (!asked)
+			return err_set(err, EINVAL, "there is no sampler '%s'", r->args->sampler);
+	}
+	return open_one(r, asked ? asked : &sampler_perf, &o, err);
+}

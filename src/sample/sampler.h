@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What every sampler is to those who use it: one ops table, one file (or folder) an implementation.
+ *
+ *	perf    interrupts running threads, and sees them leave and enter CPUs; stops nobody
+ *	bpf     sees threads leave and enter CPUs, for less, and who woke them
+ *	ptrace  stops one thread at a time for microseconds, where nothing else is allowed
+ *
+ * A sampler delivers to the session: address space events and samples in time order. The caller owns
+ * the loop: it waits until sampler_fd() is readable, or for sampler_drain()'s word, and drains. Two
+ * samplers may serve one session: one that is asked for samples on the CPU, one for time off it.
+ *
+ * Order of calls: open, bind, watch_* (any number), drain..., stop, drain(last), free.
+ */
+#ifndef SONDE_SAMPLE_SAMPLER_H
+#define SONDE_SAMPLE_SAMPLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "sample/session.h"
+
+struct sampler_options {
+	uint32_t frequency_hz; /* samples a second of CPU time of each thread */
+	uint32_t stack_bytes;  /* copied a sample, a multiple of 8; 0: what each thread needs */
+	bool on_cpu, off_cpu;  /* what to look at; at least one, but for a sampler that only tracks */
+	uint64_t min_block_ns; /* shorter intervals off the CPU only count in the thread's times */
+};
+
+/* What a sampler is, has done and has cost. Words are static. */
+struct sampler_facts {
+	const char *event;     /* "cycles", "cpu-clock", "ptrace", ...; what samples are of */
+	bool kernel;           /* kernel frames are in the stacks */
+	size_t threads;        /* attached one by one */
+	size_t missed_threads; /* that could not be attached */
+	uint64_t ring_bytes_read;
+	/* How long threads were stopped, by samplers that do; 0: none was. */
+	uint64_t stops, pause_p50_ns, pause_p99_ns, pause_max_ns;
+};
+
+struct sampler;
+
+struct sampler_ops {
+	const char *name;
+
+	/* Finds out what this machine and these rights give. Refusals come with words and the
+	 * command that helps. */
+	int (*open)(const struct sampler_options *options, struct sampler **ret, struct err *err);
+	void (*free)(struct sampler *s);
+
+	/* Where to deliver; borrowed. Before watching anything. */
+	void (*bind)(struct sampler *s, struct session *session);
+
+	/* All threads of a running process and what they start; NULL in `ops` of those below:
+	 * the sampler cannot. -ESRCH: gone. */
+	int (*watch_process)(struct sampler *s, pid_t pid, struct err *err);
+	/* One thread alone. */
+	int (*watch_thread)(struct sampler *s, pid_t pid, pid_t tid, struct err *err);
+	/* A child of ours that has not yet called exec: sampling begins with its exec. */
+	int (*watch_child)(struct sampler *s, pid_t pid, struct err *err);
+	/* Everything that runs. */
+	int (*watch_all)(struct sampler *s, struct err *err);
+	/* Everything in a cgroup (v2) and those below it; the descriptor is of its directory. */
+	int (*watch_cgroup)(struct sampler *s, int cgroup_fd, struct err *err);
+
+	/* Readable when there is something to drain. */
+	int (*fd)(const struct sampler *s);
+	/* Hands what there is to the session, all of it if `last`. Returns after how many ns at most
+	 * to call again though nothing is readable; UINT64_MAX: no need. */
+	uint64_t (*drain)(struct sampler *s, bool last);
+	/* No more samples are taken, and no thread is held any more. */
+	void (*stop)(struct sampler *s);
+	void (*facts)(const struct sampler *s, struct sampler_facts *ret);
+};
+
+/* Embedded first in each implementation's own struct. */
+struct sampler {
+	const struct sampler_ops *ops;
+};
+
+extern const struct sampler_ops sampler_perf;
+
+/* The callers' side; -EOPNOTSUPP with words where the sampler has no such thing. NULL may be freed. */
+void sampler_free(struct sampler *s);
+int sampler_watch_process(struct sampler *s, pid_t pid, struct err *err);
+int sampler_watch_thread(struct sampler *s, pid_t pid, pid_t tid, struct err *err);
+int sampler_watch_child(struct sampler *s, pid_t pid, struct err *err);
+int sampler_watch_all(struct sampler *s, struct err *err);
+int sampler_watch_cgroup(struct sampler *s, int cgroup_fd, struct err *err);
+
+#endif
