@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -198,6 +199,21 @@ uint64_t proc_stack_start(pid_t pid)
 	if (at)
 		start = strtoull(at, NULL, 10);
 	return start;
+}
+
+/*
+ * Linux gives all processes address spaces of one size (a larger one only to those that ask for it,
+ * mapping by mapping), and puts the first stack at the top. The exact mask, NT_ARM_PAC_MASK, can
+ * only be asked of a thread that is being traced.
+ */
+uint64_t proc_address_mask(void)
+{
+	uint64_t top = 0;
+
+#if defined(__aarch64__)
+	top = getauxval(AT_RANDOM);
+#endif
+	return top ? ~0ULL >> __builtin_clzll(top) : ~0ULL;
 }
 
 static int compare_pids(const void *a, const void *b)

@@ -41,6 +41,10 @@ int proc_thread_name(pid_t pid, pid_t tid, char *buf, size_t size, struct err *e
 /* Top of the first stack's arguments (stat field 28, "startstack"), 0 when it is hidden. */
 uint64_t proc_stack_start(pid_t pid);
 
+/* The bits of a code address that are address, in all processes of this machine: aarch64 keeps a
+ * signature in the others (pointer authentication). All bits elsewhere. */
+uint64_t proc_address_mask(void);
+
 VEC_TYPE(pid_vec, pid_t);
 
 /* Thread ids of a process, ascending. -ESRCH when it is gone. */

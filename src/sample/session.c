@@ -322,7 +322,8 @@ static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, 
 {
 	const struct walk_ctx *w = ctx;
 
-	return tail_read(&w->session->tail, w->process->pid, frames, count, addr, ret);
+	return tail_read(&w->session->tail, w->process->pid, proc_address_mask(), frames, count,
+		addr, ret);
 }
 
 /* The kernel's part of the stack on top of `parent`; its leaf node. */
@@ -375,6 +376,7 @@ static size_t walk(struct session *s, struct process *p, const struct raw_stack 
 		.find_mapping = find_mapping,
 		.read_memory = read_memory,
 		.read_tail = read_tail,
+		.address_mask = proc_address_mask(),
 		.stack_end = p->stack_end,
 	};
 

@@ -8,7 +8,8 @@
 #define CHECKED_FRAMES 8
 
 /* Whether the words at the slots of the outermost frames still are their pcs. */
-static enum unwind_tail check(pid_t pid, const struct unwind_frame *frames, size_t count)
+static enum unwind_tail check(
+	pid_t pid, uint64_t mask, const struct unwind_frame *frames, size_t count)
 {
 	struct iovec remote[CHECKED_FRAMES], local;
 	uint64_t words[CHECKED_FRAMES], want[CHECKED_FRAMES];
@@ -25,13 +26,13 @@ static enum unwind_tail check(pid_t pid, const struct unwind_frame *frames, size
 	if (!n || process_vm_readv(pid, &local, 1, remote, n, 0) != (ssize_t)local.iov_len)
 		return UNWIND_TAIL_UNREADABLE;
 	for (size_t i = 0; i < n; i++)
-		if (words[i] != want[i])
+		if ((words[i] ^ want[i]) & mask)
 			return UNWIND_TAIL_CHANGED;
 	return UNWIND_TAIL_OK;
 }
 
-enum unwind_tail tail_read(struct tail *t, pid_t pid, const struct unwind_frame *frames,
-	size_t count, uint64_t addr, struct unwind_dump *ret)
+enum unwind_tail tail_read(struct tail *t, pid_t pid, uint64_t address_mask,
+	const struct unwind_frame *frames, size_t count, uint64_t addr, struct unwind_dump *ret)
 {
 	struct iovec local = {t->bytes, sizeof(t->bytes)};
 	struct iovec remote = {(void *)(uintptr_t)addr, sizeof(t->bytes)};
@@ -41,5 +42,5 @@ enum unwind_tail tail_read(struct tail *t, pid_t pid, const struct unwind_frame 
 		return UNWIND_TAIL_UNREADABLE;
 	*ret = (struct unwind_dump){addr, t->bytes, (size_t)got};
 	/* After the tail was read: what stands now stood then. */
-	return check(pid, frames, count);
+	return check(pid, address_mask ? address_mask : ~0ULL, frames, count);
 }

@@ -23,8 +23,9 @@ struct tail {
 };
 
 /* A window of at most TAIL_BYTES at `addr` of `pid`, as far as that is mapped; borrowed from `t`.
- * `frames` are those that must still stand. Never stops the target. */
-enum unwind_tail tail_read(struct tail *t, pid_t pid, const struct unwind_frame *frames,
-	size_t count, uint64_t addr, struct unwind_dump *ret);
+ * `frames` are those that must still stand: return addresses are compared in the bits of
+ * `address_mask` (0: all), for frames hold them without the signature. Never stops the target. */
+enum unwind_tail tail_read(struct tail *t, pid_t pid, uint64_t address_mask,
+	const struct unwind_frame *frames, size_t count, uint64_t addr, struct unwind_dump *ret);
 
 #endif

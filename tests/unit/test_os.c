@@ -19,6 +19,15 @@
 #include "os/perf_event.h"
 #include "os/proc.h"
 
+TEST(address_mask_covers_code_and_stack)
+{
+	uint64_t mask = proc_address_mask(), local = (uint64_t)(uintptr_t)&mask;
+	uint64_t code = (uint64_t)(uintptr_t)proc_address_mask;
+
+	check((mask & local) == local && (mask & code) == code);
+	check(!(mask & (mask + 1)));
+}
+
 TEST(status_of_ourselves)
 {
 	struct proc_status st;
@@ -358,7 +367,8 @@ TEST(ring_garbage_is_dropped)
 
 int main(int argc, char **argv)
 {
-	return test_main(argc, argv, T(status_of_ourselves), T(names_are_made_printable),
+	return test_main(argc, argv, T(address_mask_covers_code_and_stack),
+		T(status_of_ourselves), T(names_are_made_printable),
 		T(mappings_of_ourselves), T(mapped_file_is_the_executable),
 		T(a_file_of_another_inode_is_refused),
 		T(the_file_of_a_process_that_is_gone_is_ours_or_none), T(threads_are_listed),

@@ -354,14 +354,31 @@ TEST(tail_of_frames_that_still_stand)
 		{.pc = 0x2222, .slot = at + 24}};
 	struct unwind_dump got = {0};
 
-	check(tail_read(&tail, getpid(), frames, 3, at + 32, &got) == UNWIND_TAIL_OK);
+	check(tail_read(&tail, getpid(), 0, frames, 3, at + 32, &got) == UNWIND_TAIL_OK);
 	check_u64(got.start, at + 32);
 	check(got.size >= 32 && got.size <= TAIL_BYTES && !memcmp(got.bytes, stack + 4, 32));
 	stack[1]++;
-	check(tail_read(&tail, getpid(), frames, 3, at + 32, &got) == UNWIND_TAIL_CHANGED);
+	check(tail_read(&tail, getpid(), 0, frames, 3, at + 32, &got) == UNWIND_TAIL_CHANGED);
 	/* No return address to look at: no proof. */
-	check(tail_read(&tail, getpid(), frames, 1, at + 32, &got) == UNWIND_TAIL_UNREADABLE);
-	check(tail_read(&tail, getpid(), frames, 3, 8, &got) == UNWIND_TAIL_UNREADABLE);
+	check(tail_read(&tail, getpid(), 0, frames, 1, at + 32, &got) == UNWIND_TAIL_UNREADABLE);
+	check(tail_read(&tail, getpid(), 0, frames, 3, 8, &got) == UNWIND_TAIL_UNREADABLE);
+}
+
+/* aarch64: the word on the stack carries a signature, the frame does not. */
+TEST(tail_of_signed_frames)
+{
+	static struct tail tail;
+	const uint64_t mask = 0xffffffffffff;
+	uint64_t word = 0x2aaaaaab1234 | 0x5aULL << 48;
+	struct unwind_frame frame = {
+		.pc = 0x2aaaaaab1234, .slot = (uint64_t)(uintptr_t)&word};
+	struct unwind_dump got = {0};
+
+	check(tail_read(&tail, getpid(), mask, &frame, 1, frame.slot, &got) == UNWIND_TAIL_OK);
+	check(tail_read(&tail, getpid(), 0, &frame, 1, frame.slot, &got) == UNWIND_TAIL_CHANGED);
+	word ^= 0x100;
+	check(tail_read(&tail, getpid(), mask, &frame, 1, frame.slot, &got) ==
+		UNWIND_TAIL_CHANGED);
 }
 
 TEST(tail_ends_with_its_mapping)
@@ -373,7 +390,7 @@ TEST(tail_ends_with_its_mapping)
 	struct unwind_dump got = {0};
 
 	munmap(pages + 4096, 4096);
-	check(tail_read(&tail, getpid(), &frame, 1, (uint64_t)(uintptr_t)pages + 4000, &got) ==
+	check(tail_read(&tail, getpid(), 0, &frame, 1, (uint64_t)(uintptr_t)pages + 4000, &got) ==
 		UNWIND_TAIL_OK);
 	check_u64(got.size, 96);
 	munmap(pages, 4096);
@@ -563,6 +580,6 @@ int main(int argc, char **argv)
 		T(a_storm_of_names_is_not_written_down), T(samples_weigh_the_same),
 		T(samples_inside_exec_have_no_user_stack),
 		T(shared_files_are_one_module),
-		T(tail_of_frames_that_still_stand), T(tail_ends_with_its_mapping),
+		T(tail_of_frames_that_still_stand), T(tail_of_signed_frames), T(tail_ends_with_its_mapping),
 		T(samples_are_selected_by_thread));
 }
