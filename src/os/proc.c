@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "os/proc_priv.h"
 
 #define PROC_TEXT_MAX ((size_t)64 << 20) /* more than any /proc file we read */
 
@@ -37,8 +38,7 @@ static int open_proc(pid_t pid, const char *what)
 	return fd < 0 ? -gone_or(errno) : fd;
 }
 
-/* Reads a whole small file into `buf`, NUL-terminated and cut at size - 1. Its length or -errno. */
-static ssize_t read_small(pid_t pid, const char *what, char *buf, size_t size)
+ssize_t proc_read_small(pid_t pid, const char *what, char *buf, size_t size)
 {
 	autoclose int fd = open_proc(pid, what);
 	size_t used = 0;
@@ -67,8 +67,7 @@ static void make_printable(char *s)
 			*s = '?';
 }
 
-/* The text after "Key:" in a status file, NULL when the key is missing. */
-static const char *status_field(const char *text, const char *key)
+const char *proc_status_field(const char *text, const char *key)
 {
 	size_t len = strlen(key);
 
@@ -82,7 +81,7 @@ static const char *status_field(const char *text, const char *key)
 
 static unsigned long status_number(const char *text, const char *key, unsigned skip_words)
 {
-	const char *at = status_field(text, key);
+	const char *at = proc_status_field(text, key);
 
 	for (; at && skip_words; skip_words--) {
 		at += strcspn(at, " \t\n");
@@ -94,7 +93,7 @@ static unsigned long status_number(const char *text, const char *key, unsigned s
 /* "NSpid: 812 17 1": the last number is the pid in the innermost namespace. */
 static pid_t innermost_pid(const char *text, pid_t fallback)
 {
-	const char *at = status_field(text, "NSpid");
+	const char *at = proc_status_field(text, "NSpid");
 	unsigned long pid = (unsigned long)fallback;
 
 	while (at && *at && *at != '\n') {
@@ -115,7 +114,7 @@ static bool has_kthread_flag(pid_t pid)
 	char stat[1024];
 	unsigned long flags = 0;
 
-	if (read_small(pid, "stat", stat, sizeof(stat)) < 0)
+	if (proc_read_small(pid, "stat", stat, sizeof(stat)) < 0)
 		return false;
 	const char *after_name = strrchr(stat, ')');
 	if (!after_name || sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) != 1)
@@ -126,14 +125,14 @@ static bool has_kthread_flag(pid_t pid)
 int proc_status_read(pid_t pid, struct proc_status *ret, struct err *err)
 {
 	char text[8192];
-	ssize_t n = read_small(pid, "status", text, sizeof(text));
+	ssize_t n = proc_read_small(pid, "status", text, sizeof(text));
 
 	if (n == -ESRCH)
 		return err_set(err, ESRCH, "there is no process %d", (int)pid);
 	if (n < 0)
 		return err_errno(err, (int)-n, "/proc/%d/status", (int)pid);
 
-	const char *name = status_field(text, "Name"), *state = status_field(text, "State");
+	const char *name = proc_status_field(text, "Name"), *state = proc_status_field(text, "State");
 	*ret = (struct proc_status){
 		.state = state ? *state : '?',
 		.tgid = (pid_t)status_number(text, "Tgid", 0),
@@ -151,7 +150,7 @@ int proc_status_read(pid_t pid, struct proc_status *ret, struct err *err)
 
 int proc_command_line(pid_t pid, char *buf, size_t size, struct err *err)
 {
-	ssize_t n = read_small(pid, "cmdline", buf, size);
+	ssize_t n = proc_read_small(pid, "cmdline", buf, size);
 
 	if (n < 0)
 		return err_errno(err, (int)-n, "/proc/%d/cmdline", (int)pid);
@@ -177,7 +176,7 @@ int proc_thread_name(pid_t pid, pid_t tid, char *buf, size_t size, struct err *e
 	char what[48];
 
 	snprintf(what, sizeof(what), "task/%d/comm", (int)tid);
-	ssize_t n = read_small(pid, what, buf, size);
+	ssize_t n = proc_read_small(pid, what, buf, size);
 	if (n < 0)
 		return err_errno(err, (int)-n, "name of thread %d", (int)tid);
 	buf[strcspn(buf, "\n")] = '\0';
@@ -190,7 +189,7 @@ uint64_t proc_stack_start(pid_t pid)
 	char stat[1024];
 	uint64_t start = 0;
 
-	if (read_small(pid, "stat", stat, sizeof(stat)) < 0)
+	if (proc_read_small(pid, "stat", stat, sizeof(stat)) < 0)
 		return 0;
 	const char *at = strrchr(stat, ')');
 	/* at + 2 is field 3; startstack is field 28 (proc_pid_stat(5)). */
@@ -330,8 +329,25 @@ bool proc_parse_mapping(char *line, struct proc_mapping *m)
 	return m->start < m->end;
 }
 
-int proc_each_mapping(
-	pid_t pid, int (*each)(void *ctx, const struct proc_mapping *m), void *ctx, struct err *err)
+/* Of a process whose first thread has ended, /proc shows memory and files only by its other
+ * threads. One of those, or `pid` where there is none. */
+static pid_t surviving_thread(pid_t pid)
+{
+	struct pid_vec tids = {0};
+	struct proc_status status;
+	pid_t found = pid;
+
+	if (!proc_threads(pid, &tids, NULL))
+		for (size_t i = 0; i < tids.len && found == pid; i++)
+			if (tids.data[i] != pid && !proc_status_read(tids.data[i], &status, NULL) &&
+				status.state != 'Z' && status.state != 'X')
+				found = tids.data[i];
+	vec_release(&tids);
+	return found;
+}
+
+static int each_mapping_of(pid_t pid, int (*each)(void *ctx, const struct proc_mapping *m),
+	void *ctx, bool *ret_any, struct err *err)
 {
 	int fd = open_proc(pid, "maps"), rc = 0;
 	autofclose FILE *f = fd >= 0 ? fdopen(fd, "r") : NULL;
@@ -346,12 +362,27 @@ int proc_each_mapping(
 
 		total += (size_t)n;
 		line[strcspn(line, "\n")] = '\0';
+		*ret_any = true;
 		if (proc_parse_mapping(line, &m))
 			rc = each(ctx, &m);
 	}
 	if (!rc && ferror(f))
 		rc = err_errno(err, gone_or(errno), "/proc/%d/maps", (int)pid);
 	return rc;
+}
+
+int proc_each_mapping(
+	pid_t pid, int (*each)(void *ctx, const struct proc_mapping *m), void *ctx, struct err *err)
+{
+	bool any = false;
+	int rc = each_mapping_of(pid, each, ctx, &any, err);
+
+	if (rc || any)
+		return rc;
+
+	pid_t other = surviving_thread(pid);
+
+	return other != pid ? each_mapping_of(other, each, ctx, &any, err) : 0;
 }
 
 /* How a mapped file was found, and so what is left to compare. */
@@ -418,7 +449,8 @@ static int open_found(int found, const struct proc_mapping *m, enum found_by by,
 	return fd < 0 ? err_errno(err, errno, "%s", m->path) : fd;
 }
 
-int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *err)
+/* -ESRCH also where /proc only shows none of it any more. */
+static int open_of_process(pid_t pid, const struct proc_mapping *m, struct err *err)
 {
 	char link[96];
 
@@ -432,8 +464,17 @@ int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *e
 		return fd;
 	if (m->path[0] != '/')
 		return err_errno(err, -fd, "%s", m->path);
-	fd = open_found(find_in_root(pid, m->path, err), m, BY_PATH, err);
-	if (fd != -ESRCH)
+	return open_found(find_in_root(pid, m->path, err), m, BY_PATH, err);
+}
+
+int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *err)
+{
+	int fd = open_of_process(pid, m, err);
+	pid_t other = fd == -ESRCH ? surviving_thread(pid) : pid;
+
+	if (other != pid)
+		fd = open_of_process(other, m, err);
+	if (fd != -ESRCH || m->path[0] != '/')
 		return fd;
 	/* Commands of a few milliseconds are gone before we look; their files rarely are. */
 	fd = open_found(find_in_root(getpid(), m->path, NULL), m, BY_OUR_PATH, NULL);

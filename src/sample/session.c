@@ -275,6 +275,7 @@ bool session_selects(struct session *s, pid_t tid)
 struct walk_ctx {
 	struct session *session;
 	struct process *process;
+	pid_t tid; /* memory is read by thread: the first one of its process may have ended */
 };
 
 /* /proc/PID/maps again, unless that was done a moment ago. */
@@ -314,7 +315,7 @@ static bool read_memory(void *ctx, uint64_t addr, void *buf, size_t len)
 {
 	const struct walk_ctx *w = ctx;
 
-	return proc_read_memory(w->process->pid, addr, buf, len);
+	return proc_read_memory(w->tid, addr, buf, len);
 }
 
 static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, size_t count,
@@ -322,8 +323,8 @@ static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, 
 {
 	const struct walk_ctx *w = ctx;
 
-	return tail_read(&w->session->tail, w->process->pid, proc_address_mask(), frames, count,
-		addr, ret);
+	return tail_read(
+		&w->session->tail, w->tid, proc_address_mask(), frames, count, addr, ret);
 }
 
 /* The kernel's part of the stack on top of `parent`; its leaf node. */
@@ -366,10 +367,10 @@ static uint32_t push_user(struct session *s, const struct unwind_frame *frames, 
 	return parent;
 }
 
-static size_t walk(struct session *s, struct process *p, const struct raw_stack *raw,
+static size_t walk(struct session *s, const struct thread *th, const struct raw_stack *raw,
 	enum unwind_end *ret_end)
 {
-	struct walk_ctx ctx = {s, p};
+	struct walk_ctx ctx = {s, th->process, th->tid};
 	struct unwind_target target = {
 		.arch = UNWIND_X86_64,
 		.ctx = &ctx,
@@ -377,7 +378,7 @@ static size_t walk(struct session *s, struct process *p, const struct raw_stack 
 		.read_memory = read_memory,
 		.read_tail = read_tail,
 		.address_mask = proc_address_mask(),
-		.stack_end = p->stack_end,
+		.stack_end = th->process->stack_end,
 	};
 
 #if defined(__aarch64__)
@@ -436,7 +437,7 @@ static bool is_inside_exec(const struct session *s, struct process *p, const str
 }
 
 /* The user part of the stack into s->frames; how many frames, and why it ended. */
-static size_t unwind_user(struct session *s, struct process *p, const struct raw_stack *raw,
+static size_t unwind_user(struct session *s, const struct thread *th, const struct raw_stack *raw,
 	enum unwind_end *ret_end)
 {
 	size_t count;
@@ -449,19 +450,19 @@ static size_t unwind_user(struct session *s, struct process *p, const struct raw
 		*ret_end = UNWIND_NO_REGS;
 		return 0;
 	}
-	count = walk(s, p, raw, ret_end);
-	if (!is_inside_exec(s, p, raw, count))
+	count = walk(s, th, raw, ret_end);
+	if (!is_inside_exec(s, th->process, raw, count))
 		return count;
 	*ret_end = UNWIND_ROOT;
 	return 0;
 }
 
-/* Unwinds and stores what was copied of a thread of `p`. */
-static void store_stack(struct session *s, struct process *p, const struct raw_stack *raw,
+/* Unwinds and stores what was copied of a thread. */
+static void store_stack(struct session *s, const struct thread *th, const struct raw_stack *raw,
 	struct stored_stack *ret)
 {
 	enum unwind_end end;
-	size_t count = unwind_user(s, p, raw, &end);
+	size_t count = unwind_user(s, th, raw, &end);
 
 	*ret = (struct stored_stack){
 		.leaf = push_kernel(s, raw, push_user(s, s->frames, count)),
@@ -487,7 +488,7 @@ bool session_sample(struct session *s, const struct raw_sample *raw, struct stor
 		return false;
 	if (th->name_pending)
 		write_name(s, th);
-	store_stack(s, th->process, &raw->stack, &stack);
+	store_stack(s, th, &raw->stack, &stack);
 
 	struct record_sample record = {
 		.time_ns = raw->time_ns,
@@ -523,7 +524,7 @@ bool session_stack(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns,
 		return false;
 	if (th->name_pending)
 		write_name(s, th);
-	store_stack(s, th->process, raw, ret);
+	store_stack(s, th, raw, ret);
 	return true;
 }
 
