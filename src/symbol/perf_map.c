@@ -53,7 +53,7 @@ static size_t perf_map_resolve(struct symbol_source *base, uint64_t address,
 		*ret_reason = SYMBOL_NO_SYMBOLS;
 		return 0;
 	}
-	levels[0].name = symbol_shown_name(base, m->spans.data[low - 1].name);
+	levels[0].name = symbol_shown_name_whole(base, m->spans.data[low - 1].name);
 	levels[0].file = NULL;
 	levels[0].line = 0;
 	*ret_reason = SYMBOL_OK;

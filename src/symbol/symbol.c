@@ -93,9 +93,8 @@ static size_t length_without_version(const char *name)
 	return at && at > name && strcmp(at, "@plt") ? (size_t)(at - name) : strlen(name);
 }
 
-static const char *make_shown_name(struct symbol_source *s, const char *name)
+static const char *make_shown_name(struct symbol_source *s, const char *name, size_t len)
 {
-	size_t len = length_without_version(name);
 	const char *kept = name;
 
 	if (name[len]) {
@@ -112,16 +111,26 @@ static const char *make_shown_name(struct symbol_source *s, const char *name)
 	return kept;
 }
 
-const char *symbol_shown_name(struct symbol_source *s, const char *name)
+static const char *shown_name(struct symbol_source *s, const char *name, size_t len)
 {
 	uint64_t known = number_map_get(&s->demangled, (uintptr_t)name);
 
 	if (known)
 		return (const char *)(uintptr_t)known;
-	const char *shown = make_shown_name(s, name);
+	const char *shown = make_shown_name(s, name, len);
 
 	(void)number_map_put(&s->demangled, (uintptr_t)name, (uintptr_t)shown);
 	return shown;
+}
+
+const char *symbol_shown_name(struct symbol_source *s, const char *name)
+{
+	return shown_name(s, name, length_without_version(name));
+}
+
+const char *symbol_shown_name_whole(struct symbol_source *s, const char *name)
+{
+	return shown_name(s, name, strlen(name));
 }
 
 /* Room for `count` levels that never moves. */

@@ -52,4 +52,7 @@ const char *symbol_keep(struct symbol_source *s, const char *text);
  * pointer is worked on once. Never NULL. */
 const char *symbol_shown_name(struct symbol_source *s, const char *name);
 
+/* The same for names that never have a version, in which an @ is part of a path. */
+const char *symbol_shown_name_whole(struct symbol_source *s, const char *name);
+
 #endif

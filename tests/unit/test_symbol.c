@@ -396,7 +396,8 @@ TEST(perf_map_overlaps)
 					 "3000 100 outer\n"
 					 "2ff0 20 late\n"
 					 "0x4000 0x10 prefixed\n"
-					 "5000 10 _ZN3foo3barEv");
+					 "5000 10 _ZN3foo3barEv\n"
+					 "6000 10 JS:*f /app/node_modules/@x/y.js:1:2");
 
 	check_str(name_at(s, 0xfff), "stripped");
 	check_str(name_at(s, 0x103f), "old");
@@ -412,6 +413,7 @@ TEST(perf_map_overlaps)
 	check_str(name_at(s, 0x3010), "outer");
 	check_str(name_at(s, 0x4001), "prefixed");
 	check_str(name_at(s, 0x500f), "foo::bar()");
+	check_str(name_at(s, 0x6000), "JS:*f /app/node_modules/@x/y.js:1:2");
 	symbol_source_free(s);
 }
 
