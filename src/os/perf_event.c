@@ -20,6 +20,14 @@ int perf_event_open(struct perf_event_attr *attr, pid_t tid, int cpu, int group_
 	return fd < 0 ? -errno : fd;
 }
 
+int perf_event_open_cgroup(struct perf_event_attr *attr, int cgroup_fd, int cpu)
+{
+	int fd = (int)syscall(SYS_perf_event_open, attr, cgroup_fd, cpu, -1,
+		PERF_FLAG_FD_CLOEXEC | PERF_FLAG_PID_CGROUP);
+
+	return fd < 0 ? -errno : fd;
+}
+
 int perf_sysctl(const char *name, int fallback)
 {
 	char path[96], text[32];

@@ -20,6 +20,10 @@
 /* A descriptor (close-on-exec), or -errno. */
 int perf_event_open(struct perf_event_attr *attr, pid_t tid, int cpu, int group_fd);
 
+/* The same for all threads of a cgroup (v2) and those below it, while they run on `cpu`; the
+ * descriptor is of the cgroup's directory. */
+int perf_event_open_cgroup(struct perf_event_attr *attr, int cgroup_fd, int cpu);
+
 /* One number from a sysctl file under /proc/sys/kernel, `fallback` when it cannot be read. */
 int perf_sysctl(const char *name, int fallback);
 

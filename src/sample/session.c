@@ -180,6 +180,14 @@ int session_adopt(struct session *s, pid_t pid, struct err *err)
 	return rc;
 }
 
+void session_expect_exec(struct session *s, pid_t pid)
+{
+	struct process *p = process_get(s->processes, pid);
+
+	if (p)
+		p->in_exec = true;
+}
+
 static struct process *known_process(struct session *s, pid_t pid)
 {
 	struct process *p = process_find(s->processes, pid);

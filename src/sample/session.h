@@ -39,6 +39,10 @@ void session_free(struct session *s);
  * the sampler watches it. -ESRCH when it is gone. */
 int session_adopt(struct session *s, pid_t pid, struct err *err);
 
+/* A child of ours that has not yet called exec: what is sampled of it before its new program runs is
+ * exec itself. */
+void session_expect_exec(struct session *s, pid_t pid);
+
 /* One look at one thread: what a sampler copied, borrowed during the call. */
 struct raw_stack {
 	const uint64_t *kernel_ips; /* leaf first, without context markers; may be empty */

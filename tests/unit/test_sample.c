@@ -463,6 +463,14 @@ TEST(samples_are_selected_by_thread)
 	regfree(&regex);
 }
 
+#if defined(__aarch64__)
+#define REG_PC UNWIND_A64_PC
+#define REG_SP UNWIND_A64_SP
+#else
+#define REG_PC UNWIND_X86_PC
+#define REG_SP UNWIND_X86_RSP
+#endif
+
 /* Between exec and the new program's first steps the registers are the old program's. */
 TEST(samples_inside_exec_have_no_user_stack)
 {
@@ -473,18 +481,18 @@ TEST(samples_inside_exec_have_no_user_stack)
 		.stack = {.has_regs = true, .kernel_ips = kernel, .kernel_count = 2}};
 	size_t count;
 
-	raw.stack.regs.known = (1ULL << UNWIND_X86_PC) | (1ULL << UNWIND_X86_RSP);
-	raw.stack.regs.value[UNWIND_X86_PC] = 0x555500001000;
-	raw.stack.regs.value[UNWIND_X86_RSP] = 0x7fff00000000;
+	raw.stack.regs.known = (1ULL << REG_PC) | (1ULL << REG_SP);
+	raw.stack.regs.value[REG_PC] = 0x555500001000;
+	raw.stack.regs.value[REG_SP] = 0x7fff00000000;
 	session_init(&w);
 	session_renamed(w.session, NOBODY, NOBODY, "new", true, 10);
 	session_sample(w.session, &raw, NULL); /* 0: no mapping yet */
 	session_mapped(w.session, NOBODY, 21, &code);
 	raw.time_ns = 22;
 	session_sample(w.session, &raw, NULL); /* 1: mapped, still the old registers */
-	raw.stack.regs.value[UNWIND_X86_PC] = 0x10010;
+	raw.stack.regs.value[REG_PC] = 0x10010;
 	session_sample(w.session, &raw, NULL); /* 2: the new program */
-	raw.stack.regs.value[UNWIND_X86_PC] = 0x555500001000;
+	raw.stack.regs.value[REG_PC] = 0x555500001000;
 	session_sample(w.session, &raw, NULL); /* 3: it has gone astray, and that is no exec */
 
 	const struct record_sample *found = samples_of(&w, &count);

@@ -17,8 +17,6 @@
 #include "base/clock.h"
 #include "os/rights.h"
 
-#define CGROUP_ROOT "/sys/fs/cgroup"
-
 /* Without these, what is opened first would be written to as stdout or stderr. Close-on-exec: the
  * command finds them closed, as we did. */
 void record_fill_standard_descriptors(void)
@@ -127,22 +125,29 @@ static void write_meta(struct recording *r)
 		capture_meta(r->writer, "note", note);
 }
 
-/* The directory of the cgroup: as given, or below where cgroups are mounted. */
+/* Where cgroups are mounted: the second is that of systems that have both versions. */
+static const char *const cgroup_roots[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified", ""};
+
+/* The directory of the cgroup: below where cgroups are mounted, or as given. */
 static int open_cgroup(struct recording *r, struct err *err)
 {
 	const char *path = r->args->cgroup;
-	char mounted[4096];
+	char full[4096];
 
-	if (strncmp(path, CGROUP_ROOT, strlen(CGROUP_ROOT)) != 0) {
-		snprintf(mounted, sizeof(mounted), CGROUP_ROOT "/%s", path);
-		path = mounted;
+	for (size_t i = 0; i < sizeof(cgroup_roots) / sizeof(cgroup_roots[0]); i++) {
+		if (cgroup_roots[i][0])
+			snprintf(full, sizeof(full), "%s/%s", cgroup_roots[i], path);
+		else
+			snprintf(full, sizeof(full), "%s", path);
+		r->cgroup_fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (r->cgroup_fd < 0)
+			continue;
+		if (!faccessat(r->cgroup_fd, "cgroup.procs", F_OK, 0))
+			return 0;
+		close(r->cgroup_fd);
+		r->cgroup_fd = -1;
 	}
-	r->cgroup_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (r->cgroup_fd < 0)
-		return err_errno(err, errno, "cgroup %s", path);
-	if (faccessat(r->cgroup_fd, "cgroup.procs", F_OK, 0))
-		return err_set(err, EINVAL, "%s is not a cgroup (v2)", path);
-	return 0;
+	return err_set(err, ENOENT, "%s is no cgroup: give the path below /sys/fs/cgroup", path);
 }
 
 int record_open(struct recording *r, struct err *err)
@@ -215,6 +220,7 @@ static int start_command(struct recording *r, struct err *err)
 
 	if (rc)
 		return rc;
+	session_expect_exec(r->session, r->child.pid);
 	rc = watch_end(r, r->child.pid, err);
 	if (!rc)
 		rc = watch_child(r, err);

@@ -144,12 +144,15 @@ static int perf_open(const struct sampler_options *options, struct sampler **ret
 	if (!s)
 		return err_nomem(err);
 	s->sampler.ops = &sampler_perf;
+	s->cgroup_fd = -1;
 	s->options = *options;
 	s->period_ns = NS_PER_S / options->frequency_hz;
 	s->random = clock_monotonic_ns();
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	raise_file_limit(s);
 	rc = s->epoll_fd < 0 ? err_errno(err, errno, "epoll") : perf_choose_event(s, err);
+	if (!rc)
+		perf_measure_cycle(s);
 	if (!rc)
 		rc = open_all_rings(s, err);
 	if (rc) {
@@ -217,6 +220,14 @@ static int add_event(struct perf_sampler *s, int fd, pid_t tid)
 
 /* ---- attaching ---- */
 
+static int open_event(
+	const struct perf_sampler *s, struct perf_event_attr *attr, pid_t tid, int cpu)
+{
+	if (tid == -1 && s->cgroup_fd >= 0)
+		return perf_event_open_cgroup(attr, s->cgroup_fd, cpu);
+	return perf_event_open(attr, tid, cpu, -1);
+}
+
 /* One event on every CPU; tid -1 for all threads. 0 or -errno, with nothing half done. */
 static int open_events(struct perf_sampler *s, pid_t tid, const struct perf_event_attr *attr)
 {
@@ -225,7 +236,7 @@ static int open_events(struct perf_sampler *s, pid_t tid, const struct perf_even
 
 	for (size_t i = 0; !rc && i < s->rings.len; i++) {
 		struct perf_event_attr copy = *attr;
-		int fd = perf_event_open(&copy, tid, s->rings.data[i].cpu, -1);
+		int fd = open_event(s, &copy, tid, s->rings.data[i].cpu);
 
 		if (fd < 0)
 			rc = fd;
@@ -350,6 +361,21 @@ static int perf_watch_all(struct sampler *sampler, struct err *err)
 	return rc ? rights_perf_refused(-rc, -1, err) : 0;
 }
 
+static int perf_watch_cgroup(struct sampler *sampler, int cgroup_fd, struct err *err)
+{
+	struct perf_sampler *s = perf_of(sampler);
+	struct perf_event_attr attr = s->attr;
+	int rc;
+
+	attr.inherit = 0;
+	s->cgroup_fd = cgroup_fd;
+	rc = open_events(s, -1, &attr);
+	if (rc == -EBADF)
+		return err_set(err, EBADF,
+			"the kernel does not sample by this cgroup: perf_event is in another hierarchy (v1)");
+	return rc ? rights_perf_refused(-rc, -1, err) : 0;
+}
+
 static int perf_fd(const struct sampler *sampler)
 {
 	return ((const struct perf_sampler *)sampler)->epoll_fd;
@@ -385,6 +411,7 @@ const struct sampler_ops sampler_perf = {
 	.watch_thread = perf_watch_thread,
 	.watch_child = perf_watch_child,
 	.watch_all = perf_watch_all,
+	.watch_cgroup = perf_watch_cgroup,
 	.fd = perf_fd,
 	.drain = perf_drain,
 	.stop = perf_stop,

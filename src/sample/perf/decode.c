@@ -62,6 +62,16 @@ static size_t kernel_chain(struct cursor *c, uint64_t *ips, size_t limit)
 	return kept;
 }
 
+/* At least 1: a period that is not known at all would be taken for the mean. */
+static uint64_t cycles_ns(const struct perf_sampler *s, uint64_t cycles)
+{
+	uint64_t ps;
+
+	if (!s->cycle_ps || __builtin_mul_overflow(cycles, s->cycle_ps, &ps))
+		return 0;
+	return ps / 1000 ? ps / 1000 : 1;
+}
+
 #define MAX_KERNEL_FRAMES 256
 
 static void decode_sample(struct perf_sampler *s, struct cursor *c)
@@ -108,9 +118,11 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 	if (e && (e->tid == -1 || e->tid == raw.tid)) {
 		e->sampled_ns = raw.time_ns;
 		e->samples++;
-	} else if (e && !s->attr.freq) { /* inherited; a frequency counts cycles */
+	} else if (e && !s->attr.freq) { /* inherited */
 		raw.period_ns = period;
 	}
+	if (s->attr.freq)
+		raw.period_ns = cycles_ns(s, period);
 	/* A thread that was started by a watched one while we were attaching has events of its own
 	 * and the inherited ones: count it once. */
 	if (e && e->tid != -1 && e->tid != raw.tid && perf_watches_thread(s, raw.tid))

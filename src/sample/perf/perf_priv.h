@@ -13,6 +13,7 @@
  *	drain.c   rings -> records in time order
  *	decode.c  record -> session calls
  *	jitter.c  the next period
+ *	cycles.c  how long a cycle is
  */
 #ifndef SONDE_SAMPLE_PERF_PRIV_H
 #define SONDE_SAMPLE_PERF_PRIV_H
@@ -53,6 +54,7 @@ struct perf_sampler {
 	const char *event_name;
 	bool kernel;
 	int epoll_fd;
+	int cgroup_fd; /* borrowed: whose threads "all" are; -1: the machine's */
 	VEC(struct cpu_ring) rings;
 	struct event_vec events;
 	uint32_t *id_slots; /* event id -> index in events + 1; open addressing */
@@ -61,6 +63,7 @@ struct perf_sampler {
 	size_t missed_threads;
 	rlim_t max_fd; /* events stay below, so that /proc and object files can still be opened */
 	uint64_t period_ns, random;
+	uint64_t cycle_ps; /* picoseconds of a cycle, when cycles are counted; 0: not known */
 	uint64_t ring_bytes_read;
 };
 
@@ -72,6 +75,9 @@ static inline struct perf_sampler *perf_of(struct sampler *s)
 /* event.c: attr, and the choice of the event */
 int perf_choose_event(struct perf_sampler *s, struct err *err);
 struct perf_event_attr perf_dummy_attr(void);
+
+/* cycles.c: cycle_ps, where the event counts cycles */
+void perf_measure_cycle(struct perf_sampler *s);
 
 /* attach.c */
 struct watched_event *perf_event_of_id(const struct perf_sampler *s, uint64_t id);
