@@ -11,8 +11,8 @@
 #include <zlib.h>
 
 #include "base/cursor.h"
+#include "base/in_root.h"
 #include "elf/elf_priv.h"
-#include "elf/in_root.h"
 
 #define DEFAULT_DEBUG_DIR "/usr/lib/debug"
 

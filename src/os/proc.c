@@ -6,19 +6,18 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/in_root.h"
 #include "os/proc_priv.h"
 
 #define PROC_TEXT_MAX ((size_t)64 << 20) /* more than any /proc file we read */
@@ -421,17 +420,13 @@ static int check_identity(int fd, const struct proc_mapping *m, enum found_by by
 static int find_in_root(pid_t pid, const char *path, struct err *err)
 {
 	char root[48];
-	struct open_how how = {
-		.flags = O_PATH | O_CLOEXEC,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-	};
+	bool gone;
 
 	snprintf(root, sizeof(root), "/proc/%d/root", (int)pid);
-	autoclose int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
-		return err_errno(err, gone_or(errno), "%s", root);
-	int fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
-	return fd < 0 ? err_errno(err, errno, "%s", path) : fd;
+	int fd = in_root_find(root, path, false, &gone);
+	if (fd >= 0)
+		return fd;
+	return gone ? err_errno(err, gone_or(-fd), "%s", root) : err_errno(err, -fd, "%s", path);
 }
 
 /* Takes `found`, which is O_PATH: to open a device is to do something to it, so it is looked at
@@ -439,14 +434,14 @@ static int find_in_root(pid_t pid, const char *path, struct err *err)
 static int open_found(int found, const struct proc_mapping *m, enum found_by by, struct err *err)
 {
 	autoclose int file = found;
-	char link[32];
 	int rc = file < 0 ? file : check_identity(file, m, by, err);
 
 	if (rc)
 		return rc;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", file);
-	int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	return fd < 0 ? err_errno(err, errno, "%s", m->path) : fd;
+
+	int fd = in_root_reopen(file);
+
+	return fd < 0 ? err_errno(err, -fd, "%s", m->path) : fd;
 }
 
 /* -ESRCH also where /proc only shows none of it any more. */

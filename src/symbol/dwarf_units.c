@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/in_root.h"
 #include "symbol/dwarf_units.h"
 
 #include <dwarf.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "elf/in_root.h"
 
 /* Far above what compilers write; DIEs that share one range list would fill memory without. */
 #define MAX_RANGES_A_DIE (1u << 16)

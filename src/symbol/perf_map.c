@@ -15,7 +15,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "elf/in_root.h"
+#include "base/in_root.h"
 #include "os/proc.h"
 #include "symbol/symbol_priv.h"
 #include "symbol/text_file.h"

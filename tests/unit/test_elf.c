@@ -16,8 +16,8 @@
 #include <zstd.h>
 
 #include "base/buf.h"
+#include "base/in_root.h"
 #include "elf/elf_file.h"
-#include "elf/in_root.h"
 
 static struct elf_file *open_file(const char *path)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "elf/in_root.h"
+#include "base/in_root.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,24 +60,34 @@ static int find_beneath(int root_fd, const char *path, bool nofollow)
 	return errno == ENOSYS || errno == EPERM ? walk_find(root_fd, path) : -errno;
 }
 
-int in_root_open(const char *root, const char *path, bool nofollow)
+int in_root_find(const char *root, const char *path, bool nofollow, bool *ret_no_root)
 {
 	autoclose int root_fd = open(*root ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	struct stat st;
+
+	if (ret_no_root)
+		*ret_no_root = root_fd < 0;
+	return root_fd < 0 ? -errno : find_beneath(root_fd, path, nofollow);
+}
+
+int in_root_reopen(int found)
+{
 	char link[32];
 
-	if (root_fd < 0)
-		return -errno;
-	autoclose int found = find_beneath(root_fd, path, nofollow);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+	int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	return fd < 0 ? -errno : fd;
+}
+
+int in_root_open(const char *root, const char *path, bool nofollow)
+{
+	autoclose int found = in_root_find(root, path, nofollow, NULL);
+	struct stat st;
+
 	if (found < 0)
 		return found;
 	if (fstat(found, &st))
 		return -errno;
 	if (S_ISLNK(st.st_mode)) /* O_PATH stops at a link that must not be followed */
 		return -ELOOP;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
-	int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	return fd < 0 ? -errno : fd;
+	return S_ISREG(st.st_mode) ? in_root_reopen(found) : -EINVAL;
 }
