@@ -45,6 +45,13 @@ static inline size_t intern_count(const struct intern *t)
 	return t->entries.len;
 }
 
+/* Memory held, about. */
+static inline size_t intern_bytes(const struct intern *t)
+{
+	return t->chunks.len * ((size_t)64 << 10) + t->entries.len * sizeof(*t->entries.data) +
+		t->slot_count * sizeof(*t->slots);
+}
+
 void intern_release(struct intern *t);
 
 #endif

@@ -20,7 +20,7 @@
 #include "base/err.h"
 #include "capture/records.h"
 
-struct capture_writer;
+struct capture_writer; /* of a file, or of a window: capture/window.h */
 
 /* Creates `path` with mode 0600: a new file that replaces an older one of that name only when it
  * is a regular file of ours (never through a symlink). A FIFO or character device of ours or
@@ -30,6 +30,10 @@ int capture_writer_create(const char *path, struct capture_writer **ret, struct 
 
 /* The same into a descriptor, of which ownership is taken (pipes, tests). */
 int capture_writer_to_fd(int fd, const char *name, struct capture_writer **ret, struct err *err);
+
+/* The same, with a start of recording that is not now. */
+int capture_writer_to_fd_since(int fd, const char *name, uint64_t start_monotonic_ns,
+	uint64_t start_realtime_ns, struct capture_writer **ret, struct err *err);
 
 /* Strings longer than CAPTURE_MAX_STRING_BYTES are cut. NULL gives CAPTURE_NONE. */
 uint32_t capture_string(struct capture_writer *w, const char *s);
@@ -47,8 +51,8 @@ uint32_t capture_stack(struct capture_writer *w, uint32_t parent, uint32_t frame
 size_t capture_frame_count(const struct capture_writer *w);
 struct record_frame capture_frame_get(const struct capture_writer *w, uint32_t id);
 
-/* Any record without a tail (process, thread, exit, mapping, sample, loss, cost): `bytes` is its
- * size; type and size are filled in. */
+/* Any record without a tail (process, thread, exit, mapping, sample, off_cpu, thread_times, loss,
+ * cost): `bytes` is its size; type and size are filled in. */
 void capture_record(struct capture_writer *w, enum record_type type, void *record, size_t bytes);
 void capture_meta(struct capture_writer *w, const char *key, const char *value);
 void capture_symbol(struct capture_writer *w, uint32_t frame, uint8_t reason,
@@ -58,8 +62,11 @@ void capture_symbol(struct capture_writer *w, uint32_t frame, uint8_t reason,
 void capture_unnamed(
 	struct capture_writer *w, uint32_t frame, uint8_t reason, uint64_t function_start);
 
-/* Ends the current block and hands it to the kernel. */
+/* Ends the current block and hands it to the kernel. Nothing to do for a window. */
 void capture_writer_flush(struct capture_writer *w);
+
+/* The segment that a rolling window (capture/window.h) writes now, from 1 on; 0: this is a file. */
+uint32_t capture_segment(const struct capture_writer *w);
 
 uint64_t capture_writer_bytes(const struct capture_writer *w); /* written to the file so far */
 int capture_writer_error(const struct capture_writer *w, struct err *err); /* 0 or -errno */
