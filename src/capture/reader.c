@@ -292,6 +292,8 @@ static const uint16_t least_bytes[] = {
 	[RECORD_SYMBOL] = sizeof(struct record_symbol),
 	[RECORD_COST] = sizeof(struct record_cost),
 	[RECORD_END] = sizeof(struct record_end),
+	[RECORD_OFF_CPU] = sizeof(struct record_off_cpu),
+	[RECORD_THREAD_TIMES] = sizeof(struct record_thread_times),
 };
 #define KNOWN_TYPES (sizeof(least_bytes) / sizeof(least_bytes[0]))
 
