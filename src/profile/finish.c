@@ -59,6 +59,19 @@ static uint32_t synthetic_function(struct loader *l, const char *name)
 	return f.name ? function_index(l, &f) : PROFILE_NONE;
 }
 
+uint32_t loader_state_function(struct loader *l, const char *name, enum thread_state state)
+{
+	struct profile_function f = {
+		.name = TEXT(l, name),
+		.module = PROFILE_NONE,
+		.unresolved = true,
+		.reason = SYMBOL_NOT_MAPPED,
+		.state = (uint8_t)state,
+	};
+
+	return f.name ? function_index(l, &f) : PROFILE_NONE;
+}
+
 /* ---- the levels of a frame ---- */
 
 /* "libfoo.so+0x1a2b40": see struct profile_function. */
@@ -220,6 +233,35 @@ static int name_threads(struct loader *l)
 	return 0;
 }
 
+/* Who woke others is told whether its own samples are shown or not: before the filter. */
+static int gather_wakers(struct loader *l)
+{
+	struct profile *p = l->p;
+	autofree uint32_t *as = malloc((p->threads.len + 1) * sizeof(*as));
+
+	if (!as)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->threads.len; i++)
+		as[i] = PROFILE_NONE;
+	for (size_t i = 0; i < p->waits.len; i++) {
+		uint32_t thread = l->waker_threads.data[i];
+
+		p->wakers_known |= p->waits.data[i].waker_kind != WAKER_UNKNOWN;
+		if (thread == PROFILE_NONE)
+			continue;
+		if (as[thread] == PROFILE_NONE) {
+			const struct profile_thread *t = &p->threads.data[thread];
+
+			as[thread] = (uint32_t)p->wakers.len;
+			if (vec_push(&p->wakers,
+				    (struct profile_waker){t->pid, t->tid, t->name, t->process}))
+				return -ENOMEM;
+		}
+		p->waits.data[i].waker = as[thread];
+	}
+	return 0;
+}
+
 static bool filter_keeps(const struct profile_filter *filter, const struct profile_thread *t)
 {
 	if (filter->main_only && t->pid != t->tid)
@@ -325,32 +367,60 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-static int measure_quality(struct profile *p)
+/* The stack without the frame of the state it hangs in; PROFILE_NONE when nothing is left. */
+static uint32_t code_of(const struct profile *p, uint32_t stack)
+{
+	if (stack == PROFILE_NONE)
+		return stack;
+
+	const struct profile_node *n = &p->nodes.data[stack];
+
+	return p->frames.data[n->frame].kind == PROFILE_FRAME_STATE ? n->parent : stack;
+}
+
+static void count_thread(struct profile *p, const struct profile_sample *s)
+{
+	struct profile_thread *t = &p->threads.data[s->thread];
+	uint64_t cpu_ns = s->wait == PROFILE_NONE ? s->weight : 0;
+
+	t->samples++;
+	t->weight += s->weight;
+	t->cpu_ns += cpu_ns;
+	p->total_weight += s->weight;
+	p->cpu_ns += cpu_ns;
+}
+
+static void count_stack(struct profile *p, const struct profile_sample *s,
+	const struct path_count *paths)
 {
 	struct profile_quality *q = &p->quality;
-	autofree struct path_count *paths = calloc(p->nodes.len + 1, sizeof(*paths));
+	uint32_t code = code_of(p, s->stack);
 
-	if (!paths)
-		return -ENOMEM;
-	count_paths(p, paths);
-	q->samples = p->samples.len;
-	vec_each(&p->samples, s) {
-		struct profile_thread *t = &p->threads.data[s->thread];
-
-		t->samples++;
-		t->weight += s->weight;
-		p->total_weight += s->weight;
-		q->ends[s->end]++;
-		if (s->stack == PROFILE_NONE)
-			continue;
-		q->frames += p->nodes.data[s->stack].depth;
-		q->live_frames += s->live_frames;
-		q->guessed_frames += paths[s->stack].guessed;
-		q->guessed_roots += s->end == UNWIND_ROOT && paths[s->stack].guessed_root;
-		q->fp_frames += paths[s->stack].fp;
-		q->unresolved_frames += paths[s->stack].unresolved;
+	q->samples++;
+	q->ends[s->end]++;
+	if (s->wait != PROFILE_NONE) {
+		q->intervals++;
+		q->intervals_rooted += s->end == UNWIND_ROOT;
+		q->intervals_without_stack += code == PROFILE_NONE;
+		q->intervals_thinned += p->waits.data[s->wait].thinned;
 	}
+	if (code == PROFILE_NONE)
+		return;
+	q->frames += p->nodes.data[code].depth;
+	q->live_frames += s->live_frames;
+	q->guessed_frames += paths[code].guessed;
+	q->guessed_roots += s->end == UNWIND_ROOT && paths[code].guessed_root;
+	q->fp_frames += paths[code].fp;
+	q->unresolved_frames += paths[code].unresolved;
+}
+
+static void set_percentages(struct profile_quality *q)
+{
+	uint64_t on_cpu = q->samples - q->intervals;
+
 	q->rooted_pct = percent(q->ends[UNWIND_ROOT], q->samples);
+	q->on_cpu_rooted_pct = percent(q->ends[UNWIND_ROOT] - q->intervals_rooted, on_cpu);
+	q->off_cpu_rooted_pct = percent(q->intervals_rooted, q->intervals);
 	q->truncated_pct = percent(q->ends[UNWIND_TRUNCATED] + q->ends[UNWIND_CHANGED] +
 					   q->ends[UNWIND_FRAME_LIMIT],
 		q->samples);
@@ -358,13 +428,35 @@ static int measure_quality(struct profile *p)
 	q->live_frames_pct = percent(q->live_frames, q->frames);
 	q->fp_frames_pct = percent(q->fp_frames, q->frames);
 	q->unresolved_frames_pct = percent(q->unresolved_frames, q->frames);
+}
+
+static int measure_quality(struct profile *p)
+{
+	autofree struct path_count *paths = calloc(p->nodes.len + 1, sizeof(*paths));
+	autofree uint8_t *counted = calloc(p->waits.len + 1, sizeof(*counted));
+
+	if (!paths || !counted)
+		return -ENOMEM;
+	count_paths(p, paths);
+	vec_each(&p->samples, s) {
+		count_thread(p, s);
+		/* The second part of an interval has the stack of the first. */
+		if (s->wait == PROFILE_NONE || !counted[s->wait])
+			count_stack(p, s, paths);
+		if (s->wait != PROFILE_NONE)
+			counted[s->wait] = 1;
+	}
+	set_percentages(&p->quality);
 	return 0;
 }
 
 int loader_finish(struct loader *l, struct err *err)
 {
-	if (finish_frames(l) || name_threads(l) || filter_threads(l))
+	loader_find_mode(l);
+	if (finish_frames(l) || name_threads(l) || gather_wakers(l) || filter_threads(l) ||
+		loader_add_state_frames(l) || loader_thread_states(l))
 		return err_nomem(err);
+	loader_filter_samples(l);
 	sort_samples(l->p);
 	if (measure_quality(l->p))
 		return err_nomem(err);

@@ -203,6 +203,16 @@ static int load_stack(struct loader *l, const struct record_stack *r)
 	return 0;
 }
 
+/* How the user part of a stack ends: as recorded, unless damage cut it shorter. */
+static uint8_t stack_end(const struct loader *l, uint32_t found, uint32_t recorded, uint8_t end)
+{
+	if (end >= UNWIND_END_COUNT)
+		end = UNWIND_NO_RULE;
+	if (found == PROFILE_NONE ? recorded != CAPTURE_NONE : l->cut_nodes.data[found])
+		return UNWIND_TRUNCATED;
+	return found == PROFILE_NONE && end == UNWIND_ROOT ? UNWIND_NO_REGS : end;
+}
+
 static int load_sample(struct loader *l, const struct record_sample *r)
 {
 	struct profile_sample s = {
@@ -213,17 +223,93 @@ static int load_sample(struct loader *l, const struct record_sample *r)
 		.used_bytes = r->used_bytes,
 		.live_frames = r->live_frames,
 		.cpu = r->cpu,
-		.end = r->end < UNWIND_END_COUNT ? r->end : UNWIND_NO_RULE,
+		.wait = PROFILE_NONE,
 	};
 
 	note_time(l, r->time_ns);
 	if (s.thread == PROFILE_NONE)
 		return -ENOMEM;
-	if (s.stack == PROFILE_NONE ? r->stack != CAPTURE_NONE : l->cut_nodes.data[s.stack])
-		s.end = UNWIND_TRUNCATED;
-	else if (s.stack == PROFILE_NONE && s.end == UNWIND_ROOT)
-		s.end = UNWIND_NO_REGS;
+	s.end = stack_end(l, s.stack, r->stack, r->end);
 	return vec_push(&l->p->samples, s);
+}
+
+/* Of an interval of which several are left out, a part that lasted `weight` in proportion. */
+static uint64_t lasted(const struct record_off_cpu *r, uint64_t weight, bool thinned)
+{
+	double whole = (double)r->blocked_ns + (double)r->queued_ns;
+
+	return thinned ? (uint64_t)((double)r->duration_ns * ((double)weight / whole)) : weight;
+}
+
+/* One sample for the blocked part and one for that in the run queue, as far as they are there. */
+static int load_parts(struct loader *l, const struct record_off_cpu *r, struct profile_sample s)
+{
+	bool known = r->state < STATE_COUNT && r->state != STATE_ON_CPU;
+	bool thinned = l->p->waits.data[s.wait].thinned;
+
+	s.state = known ? r->state : STATE_BLOCKED;
+	s.weight = r->blocked_ns;
+	if (r->blocked_ns && vec_push(&l->p->samples, s))
+		return -ENOMEM;
+	if (!r->queued_ns)
+		return 0;
+	/* A thread that was preempted was queued in this state from the beginning. */
+	if (s.state != STATE_THROTTLED)
+		s.state = STATE_RUN_QUEUE;
+	s.time_ns += lasted(r, r->blocked_ns, thinned);
+	s.weight = r->queued_ns;
+	return vec_push(&l->p->samples, s);
+}
+
+static int load_off_cpu(struct loader *l, const struct record_off_cpu *r)
+{
+	struct profile_sample s = {
+		.time_ns = r->start_ns,
+		.thread = thread_index(l, r->pid, r->tid),
+		.stack = id_map_find(&l->node_ids, r->stack),
+		.wait = (uint32_t)l->p->waits.len,
+		.used_bytes = r->used_bytes,
+		.live_frames = r->live_frames,
+		.cpu = r->cpu,
+	};
+	struct profile_wait w = {
+		.start_ns = r->start_ns,
+		.duration_ns = r->duration_ns,
+		.syscall = r->syscall >= 0 ? r->syscall : -1,
+		.waker = PROFILE_NONE,
+		.waker_stack = id_map_find(&l->node_ids, r->waker_stack),
+		.waker_kind = r->waker <= WAKER_INTERRUPT ? r->waker : WAKER_UNKNOWN,
+		.was_open = r->open & 1,
+		.still_open = r->open & 2,
+		.thinned = r->blocked_ns > r->duration_ns ||
+			   r->queued_ns > r->duration_ns - r->blocked_ns,
+	};
+	uint32_t waker = PROFILE_NONE;
+
+	if (w.waker_kind == WAKER_THREAD && !r->waker_tid)
+		w.waker_kind = WAKER_UNKNOWN;
+	if (w.waker_kind == WAKER_THREAD)
+		waker = thread_index(l, r->waker_pid, r->waker_tid);
+	note_time(l, r->start_ns);
+	if (r->duration_ns <= UINT64_MAX - r->start_ns)
+		note_time(l, r->start_ns + r->duration_ns);
+	if (s.thread == PROFILE_NONE || (w.waker_kind == WAKER_THREAD && waker == PROFILE_NONE) ||
+		s.wait == PROFILE_NONE || vec_push(&l->p->waits, w) ||
+		vec_push(&l->waker_threads, waker))
+		return -ENOMEM;
+	s.end = stack_end(l, s.stack, r->stack, r->end);
+	return load_parts(l, r, s);
+}
+
+static int load_thread_times(struct loader *l, const struct record_thread_times *r)
+{
+	uint32_t index = thread_index(l, r->pid, r->tid);
+
+	note_time(l, r->until_ns);
+	if (index == PROFILE_NONE)
+		return -ENOMEM;
+	loader_set_times(&l->p->threads.data[index], r);
+	return 0;
 }
 
 static int load_loss(struct loader *l, const struct record_loss *r)
@@ -310,6 +396,10 @@ static int load_record(struct loader *l, const struct record_header *h)
 		return 0;
 	case RECORD_END:
 		return load_end(l, r);
+	case RECORD_OFF_CPU:
+		return load_off_cpu(l, r);
+	case RECORD_THREAD_TIMES:
+		return load_thread_times(l, r);
 	default:
 		return 0; /* of a later version: counted by the reader */
 	}
@@ -366,6 +456,7 @@ static void loader_release(struct loader *l)
 	vec_release(&l->levels);
 	vec_release(&l->cut_nodes);
 	vec_release(&l->processes);
+	vec_release(&l->waker_threads);
 	id_table_release(&l->process_ids);
 	id_table_release(&l->thread_ids);
 	id_table_release(&l->function_ids);

@@ -88,6 +88,8 @@ void profile_free(struct profile *p)
 	vec_release(&p->nodes);
 	vec_release(&p->threads);
 	vec_release(&p->samples);
+	vec_release(&p->waits);
+	vec_release(&p->wakers);
 	vec_release(&p->meta);
 	free(p);
 }

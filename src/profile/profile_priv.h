@@ -4,6 +4,7 @@
  *   load.c    records -> struct loader
  *   naming.c  frames without SYMBOL records -> names from local files
  *   finish.c  struct loader -> what profile.h promises
+ *   states.c  the same for time off the CPU
  */
 #ifndef SONDE_PROFILE_PROFILE_PRIV_H
 #define SONDE_PROFILE_PROFILE_PRIV_H
@@ -56,6 +57,7 @@ struct loader {
 	VEC(struct loaded_process) processes; /* one each pid, with its last command */
 	struct id_table process_ids;          /* processes by pid */
 	struct id_table thread_ids;       /* profile.threads by (pid, tid) */
+	VEC(uint32_t) waker_threads;      /* by wait: position in profile.threads, PROFILE_NONE */
 	struct id_table function_ids;     /* profile.functions by name and module */
 	uint64_t last_ns;                 /* latest time of any record */
 	uint64_t end_ns;                  /* of the END record, 0 without one */
@@ -80,6 +82,19 @@ int loader_name_locally(struct loader *l, struct err *err);
 /* Functions and levels of all frames, threads and their filter, samples, quality. */
 int loader_finish(struct loader *l, struct err *err);
 
+/* The function "[futex]" of a state; PROFILE_NONE when out of memory. */
+uint32_t loader_state_function(struct loader *l, const char *name, enum thread_state state);
+
+/* Times that cannot be those of a thread are not taken. */
+void loader_set_times(struct profile_thread *t, const struct record_thread_times *r);
+
+/* The steps for time off the CPU (states.c), in this order; 0 or -ENOMEM. The third drops samples
+ * of states that are not asked for, and of threads that are apart. */
+void loader_find_mode(struct loader *l);
+int loader_add_state_frames(struct loader *l);
+int loader_thread_states(struct loader *l);
+void loader_filter_samples(struct loader *l);
+
 /* Whether a frame was guessed; `inner` is the frame it called, NULL for the leaf. */
 static inline bool frame_is_guess(const struct profile_frame *f, const struct profile_frame *inner)
 {
@@ -101,11 +116,16 @@ enum stack_class {
 struct leaf_weights {
 	struct node_weight *by_node[STACK_CLASS_COUNT]; /* arrays of nodes.len */
 	struct node_weight no_stack;                    /* samples without frames */
+	bool any_cut; /* there is something in STACK_CUT or in no_stack */
 };
 
 /* 0 or -ENOMEM. */
 int leaf_weights_init(const struct profile *p, struct leaf_weights *ret);
 void leaf_weights_release(struct leaf_weights *w);
+
+/* The tree of the stacks that have a weight in `by_node`, not inverted, all taken to be whole. */
+int tree_of_stacks(const struct profile *p, const struct node_weight *by_node,
+	struct profile_tree *ret);
 
 /* Turns weights of leaves into weights of subtrees, in place. */
 void leaf_weights_sum(const struct profile *p, struct node_weight *by_node);

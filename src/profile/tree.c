@@ -142,9 +142,11 @@ static int hang_stacks(
 	return 0;
 }
 
-static int build_class(struct builder *b, uint32_t base, const struct node_weight *weights)
+/* *ret_ends: as in struct profile_tree. */
+static int build_class(struct builder *b, uint32_t base, const struct node_weight *weights,
+	uint32_t **ret_ends)
 {
-	autofree uint32_t *ends = malloc((b->p->nodes.len + 1) * sizeof(*ends));
+	uint32_t *ends = *ret_ends = malloc((b->p->nodes.len + 1) * sizeof(*ends));
 	autofree struct node_weight *subtree =
 		malloc((b->p->nodes.len + 1) * sizeof(*subtree));
 
@@ -161,16 +163,11 @@ static int build_class(struct builder *b, uint32_t base, const struct node_weigh
 	return 0;
 }
 
-static bool any_cut(const struct profile *p)
-{
-	return p->quality.ends[UNWIND_ROOT] < p->samples.len;
-}
-
 static int build_upright(struct builder *b, const struct leaf_weights *w)
 {
-	if (build_class(b, 0, w->by_node[STACK_ROOTED]))
+	if (build_class(b, 0, w->by_node[STACK_ROOTED], &b->tree.ends[STACK_ROOTED]))
 		return -ENOMEM;
-	if (!any_cut(b->p))
+	if (!w->any_cut)
 		return 0;
 
 	uint32_t base = child(b, 0, b->p->truncated_function, false);
@@ -178,7 +175,7 @@ static int build_upright(struct builder *b, const struct leaf_weights *w)
 	if (base == PROFILE_NONE)
 		return -ENOMEM;
 	add_self(b, base, &w->no_stack);
-	return build_class(b, base, w->by_node[STACK_CUT]);
+	return build_class(b, base, w->by_node[STACK_CUT], &b->tree.ends[STACK_CUT]);
 }
 
 /* ---- inverted ---- */
@@ -362,10 +359,10 @@ static int compare_children(const void *a, const void *b, void *ctx)
 	const struct tree_node *nodes = ctx;
 	const struct tree_node *x = &nodes[*(const uint32_t *)a], *y = &nodes[*(const uint32_t *)b];
 
-	if (x->total != y->total)
-		return (x->total < y->total) - (x->total > y->total);
 	if (x->total_weight != y->total_weight)
 		return (x->total_weight < y->total_weight) - (x->total_weight > y->total_weight);
+	if (x->total != y->total)
+		return (x->total < y->total) - (x->total > y->total);
 	return (x->function > y->function) - (x->function < y->function);
 }
 
@@ -403,6 +400,32 @@ static int sort_tree(struct profile_tree *t)
 	return rc;
 }
 
+/* Sums up and sorts what was built, or gives it up after a failure. */
+static int finish_tree(struct builder *b, int rc, struct profile_tree *ret)
+{
+	id_table_release(&b->ids);
+	if (!rc) {
+		sum_totals(&b->tree);
+		rc = sort_tree(&b->tree);
+	}
+	if (rc)
+		profile_tree_release(&b->tree);
+	else
+		*ret = b->tree;
+	return rc;
+}
+
+int tree_of_stacks(const struct profile *p, const struct node_weight *by_node,
+	struct profile_tree *ret)
+{
+	struct builder b = {.p = p};
+	int rc = add_node(&b, PROFILE_NONE, PROFILE_NONE, false);
+
+	if (!rc)
+		rc = build_class(&b, 0, by_node, &b.tree.ends[STACK_ROOTED]);
+	return finish_tree(&b, rc, ret);
+}
+
 int profile_tree_build(
 	const struct profile *p, bool inverted, struct profile_tree *ret, struct err *err)
 {
@@ -417,20 +440,13 @@ int profile_tree_build(
 	if (!rc)
 		rc = inverted ? build_inverted(&b, &w) : build_upright(&b, &w);
 	leaf_weights_release(&w);
-	id_table_release(&b.ids);
-	if (!rc) {
-		sum_totals(&b.tree);
-		rc = sort_tree(&b.tree);
-	}
-	if (rc) {
-		profile_tree_release(&b.tree);
-		return err_nomem(err);
-	}
-	*ret = b.tree;
-	return 0;
+	return finish_tree(&b, rc, ret) ? err_nomem(err) : 0;
 }
 
 void profile_tree_release(struct profile_tree *t)
 {
 	vec_release(&t->nodes);
+	free(t->ends[STACK_ROOTED]);
+	free(t->ends[STACK_CUT]);
+	t->ends[STACK_ROOTED] = t->ends[STACK_CUT] = NULL;
 }

@@ -31,6 +31,7 @@ int leaf_weights_init(const struct profile *p, struct leaf_weights *ret)
 			at = &w.by_node[s->end == UNWIND_ROOT ? STACK_ROOTED : STACK_CUT][s->stack];
 		at->samples++;
 		at->weight += s->weight;
+		w.any_cut |= s->stack == PROFILE_NONE || s->end != UNWIND_ROOT;
 	}
 	*ret = w;
 	return 0;

@@ -34,13 +34,18 @@ static void address(struct dump *d, const char *name, uint64_t value)
 	buf_printf(&d->line, " %s=0x%" PRIx64, name, value);
 }
 
-static void moment(struct dump *d, uint64_t time_ns)
+static void moment_named(struct dump *d, const char *name, uint64_t time_ns)
 {
 	int64_t since = (int64_t)(time_ns - d->start_ns);
 	uint64_t size = since < 0 ? 0 - (uint64_t)since : (uint64_t)since;
 
-	buf_printf(&d->line, " time=%s%" PRIu64 ".%09" PRIu64, since < 0 ? "-" : "",
+	buf_printf(&d->line, " %s=%s%" PRIu64 ".%09" PRIu64, name, since < 0 ? "-" : "",
 		(uint64_t)(size / NS_PER_S), (uint64_t)(size % NS_PER_S));
+}
+
+static void moment(struct dump *d, uint64_t time_ns)
+{
+	moment_named(d, "time", time_ns);
 }
 
 /* The name of an enum's value, or the number where this version knows none. */
@@ -57,6 +62,8 @@ static void word(
 static const char *const module_kinds[] = {"file", "vdso", "kernel", "jit"};
 static const char *const frame_kinds[] = {"user", "kernel"};
 static const char *const sources[] = {"dump", "live", "regs"};
+static const char *const wakers[] = {"unknown", "thread", "interrupt"};
+static const char *const openings[] = {"no", "began-before", "not-over", "both"};
 static const char *const end_reasons[] = {"target-exited", "duration", "interrupted", "error"};
 
 static void print_meta(struct dump *d, const void *record)
@@ -171,6 +178,14 @@ static void print_stack(struct dump *d, const void *record)
 	ref(d, "frame", 'f', r->frame);
 }
 
+static void stack_end(struct dump *d, uint8_t end)
+{
+	if (end < UNWIND_END_COUNT)
+		buf_printf(&d->line, " end=%s", unwind_end_name((enum unwind_end)end));
+	else
+		number(d, "end", end);
+}
+
 static void print_sample(struct dump *d, const void *record)
 {
 	const struct record_sample *r = record;
@@ -180,14 +195,59 @@ static void print_sample(struct dump *d, const void *record)
 	number(d, "tid", r->tid);
 	number(d, "cpu", r->cpu);
 	ref(d, "stack", 'k', r->stack);
-	if (r->end < UNWIND_END_COUNT)
-		buf_printf(&d->line, " end=%s", unwind_end_name((enum unwind_end)r->end));
-	else
-		number(d, "end", r->end);
+	stack_end(d, r->end);
 	number(d, "weight_ns", r->weight);
 	number(d, "used_bytes", r->used_bytes);
 	if (r->live_frames)
 		number(d, "live_frames", r->live_frames);
+}
+
+static void state(struct dump *d, uint8_t value)
+{
+	if (value < STATE_COUNT)
+		buf_printf(&d->line, " state=%s", profile_state_name((enum thread_state)value));
+	else
+		number(d, "state", value);
+}
+
+static void print_off_cpu(struct dump *d, const void *record)
+{
+	const struct record_off_cpu *r = record;
+
+	moment(d, r->start_ns);
+	number(d, "duration_ns", r->duration_ns);
+	number(d, "pid", r->pid);
+	number(d, "tid", r->tid);
+	number(d, "cpu", r->cpu);
+	state(d, r->state);
+	if (r->syscall >= 0)
+		number(d, "syscall", (uint64_t)r->syscall);
+	ref(d, "stack", 'k', r->stack);
+	stack_end(d, r->end);
+	number(d, "blocked_ns", r->blocked_ns);
+	number(d, "queued_ns", r->queued_ns);
+	WORD(d, "waker", wakers, r->waker);
+	if (r->waker_tid) {
+		number(d, "waker_pid", r->waker_pid);
+		number(d, "waker_tid", r->waker_tid);
+		ref(d, "waker_stack", 'k', r->waker_stack);
+	}
+	WORD(d, "open", openings, r->open);
+	number(d, "used_bytes", r->used_bytes);
+	if (r->live_frames)
+		number(d, "live_frames", r->live_frames);
+}
+
+static void print_thread_times(struct dump *d, const void *record)
+{
+	const struct record_thread_times *r = record;
+
+	moment_named(d, "since", r->since_ns);
+	moment_named(d, "until", r->until_ns);
+	number(d, "pid", r->pid);
+	number(d, "tid", r->tid);
+	for (size_t i = 0; i < STATE_COUNT; i++)
+		number(d, profile_state_name((enum thread_state)i), r->ns[i]);
 }
 
 static void print_loss(struct dump *d, const void *record)
@@ -259,6 +319,8 @@ static const struct {
 	[RECORD_SYMBOL] = {"symbol", print_symbol},
 	[RECORD_COST] = {"cost", print_cost},
 	[RECORD_END] = {"end", print_end},
+	[RECORD_OFF_CPU] = {"off-cpu", print_off_cpu},
+	[RECORD_THREAD_TIMES] = {"times", print_thread_times},
 };
 
 static void print_record(struct dump *d, const struct record_header *h)

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Time off the CPU in the model: the frames that say what a thread was in, how long threads were in
+ * which state, and which of them did nothing but wait.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/hash.h"
+#include "os/syscalls.h"
+#include "profile/profile_priv.h"
+
+static const struct {
+	const char *name;  /* for --state and JSON */
+	const char *frame; /* in stacks */
+} states[STATE_COUNT] = {
+	[STATE_ON_CPU] = {"on-cpu", NULL},
+	[STATE_RUN_QUEUE] = {"run-queue", "[run queue]"},
+	[STATE_THROTTLED] = {"throttled", "[throttled]"},
+	[STATE_FUTEX] = {"futex", "[futex]"},
+	[STATE_SYSCALL] = {"syscall", "[syscall]"},
+	[STATE_PAGE_FAULT] = {"page-fault", "[page fault]"},
+	[STATE_STOPPED] = {"stopped", "[stopped]"},
+	[STATE_BLOCKED] = {"blocked", "[blocked]"},
+};
+
+const char *profile_state_name(enum thread_state state)
+{
+	return states[state].name;
+}
+
+int profile_state_by_name(const char *name, enum thread_state *ret)
+{
+	for (enum thread_state s = 0; s < STATE_COUNT; s++) {
+		if (strcmp(states[s].name, name) != 0)
+			continue;
+		*ret = s;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* ---- frames ---- */
+
+#if defined(__x86_64__)
+#define OWN_ARCH "x86_64"
+#elif defined(__aarch64__)
+#define OWN_ARCH "aarch64"
+#else
+#define OWN_ARCH ""
+#endif
+
+/* A frame for each state, and for each system call; a node for each of them below a stack. */
+struct state_frame {
+	uint64_t key; /* state and system call */
+	uint32_t frame;
+};
+
+struct state_nodes {
+	struct loader *l;
+	bool own_numbers; /* system calls have the numbers they have here */
+	VEC(struct state_frame) frames;
+	struct id_table frame_ids, node_ids;
+};
+
+static uint64_t frame_hash(const void *ctx, uint32_t index)
+{
+	return hash_u64(((const struct state_nodes *)ctx)->frames.data[index].key);
+}
+
+static uint64_t node_hash(const void *ctx, uint32_t index)
+{
+	const struct profile_node *n =
+		&((const struct state_nodes *)ctx)->l->p->nodes.data[index];
+
+	return hash_u64((uint64_t)n->parent << 32 | n->frame);
+}
+
+static const char *state_text(const struct state_nodes *b, enum thread_state state,
+	int32_t syscall, char *text, size_t size)
+{
+	const char *name = b->own_numbers && syscall >= 0 ? syscall_name(syscall) : NULL;
+
+	if (state != STATE_SYSCALL || syscall < 0)
+		return states[state].frame;
+	if (name)
+		snprintf(text, size, "[syscall %s]", name);
+	else
+		snprintf(text, size, "[syscall %d]", syscall);
+	return text;
+}
+
+static int add_state_frame(struct state_nodes *b, enum thread_state state, int32_t syscall)
+{
+	struct profile *p = b->l->p;
+	struct profile_frame f = {.module = PROFILE_NONE, .kind = PROFILE_FRAME_STATE,
+		.first_level = (uint32_t)p->levels.len, .level_count = 1};
+	struct profile_level level = {0};
+	char text[64];
+
+	level.function = loader_state_function(
+		b->l, state_text(b, state, syscall, text, sizeof(text)), state);
+	if (level.function == PROFILE_NONE || p->levels.len >= PROFILE_NONE - 1 ||
+		p->frames.len >= PROFILE_NONE - 1 || vec_push(&p->levels, level))
+		return -ENOMEM;
+	return vec_push(&p->frames, f);
+}
+
+/* The frame, or PROFILE_NONE when out of memory. */
+static uint32_t state_frame(struct state_nodes *b, enum thread_state state, int32_t syscall)
+{
+	uint64_t key = (uint64_t)state << 32 | (uint32_t)(state == STATE_SYSCALL ? syscall : 0);
+	struct id_probe probe = id_probe_start(&b->frame_ids, hash_u64(key));
+	struct state_frame added = {.key = key, .frame = (uint32_t)b->l->p->frames.len};
+
+	while (id_probe_next(&b->frame_ids, &probe))
+		if (b->frames.data[probe.id].key == key)
+			return b->frames.data[probe.id].frame;
+	if (id_table_reserve(&b->frame_ids, frame_hash, b) || add_state_frame(b, state, syscall) ||
+		vec_push(&b->frames, added))
+		return PROFILE_NONE;
+	id_table_add(&b->frame_ids, hash_u64(key), (uint32_t)b->frames.len - 1);
+	return added.frame;
+}
+
+/* The stack with the frame of the state as its leaf; PROFILE_NONE when out of memory. */
+static uint32_t state_node(struct state_nodes *b, uint32_t stack, uint32_t frame)
+{
+	struct profile *p = b->l->p;
+	struct profile_node n = {.parent = stack, .frame = frame, .depth = 1};
+	uint64_t hash = hash_u64((uint64_t)stack << 32 | frame);
+	struct id_probe probe = id_probe_start(&b->node_ids, hash);
+
+	while (id_probe_next(&b->node_ids, &probe)) {
+		const struct profile_node *known = &p->nodes.data[probe.id];
+
+		if (known->parent == stack && known->frame == frame)
+			return probe.id;
+	}
+	if (stack != PROFILE_NONE)
+		n.depth += p->nodes.data[stack].depth;
+	if (p->nodes.len >= PROFILE_NONE - 1 || id_table_reserve(&b->node_ids, node_hash, b) ||
+		vec_push(&p->nodes, n))
+		return PROFILE_NONE;
+	id_table_add(&b->node_ids, hash, (uint32_t)p->nodes.len - 1);
+	return (uint32_t)p->nodes.len - 1;
+}
+
+int loader_add_state_frames(struct loader *l)
+{
+	const char *arch = profile_meta(l->p, "arch");
+	struct state_nodes b = {.l = l, .own_numbers = arch && !strcmp(arch, OWN_ARCH)};
+	int rc = 0;
+
+	vec_each(&l->p->samples, s) {
+		if (s->wait == PROFILE_NONE)
+			continue;
+
+		uint32_t frame = state_frame(&b, s->state, l->p->waits.data[s->wait].syscall);
+
+		s->stack = frame == PROFILE_NONE ? frame : state_node(&b, s->stack, frame);
+		if (s->stack == PROFILE_NONE) {
+			rc = -ENOMEM;
+			break;
+		}
+	}
+	vec_release(&b.frames);
+	id_table_release(&b.frame_ids);
+	id_table_release(&b.node_ids);
+	return rc;
+}
+
+/* ---- times ---- */
+
+/* What two clocks of one recording may differ by. */
+#define TOLERANCE_NS 1000000
+
+void loader_set_times(struct profile_thread *t, const struct record_thread_times *r)
+{
+	uint64_t sum = 0, span = r->until_ns - r->since_ns;
+
+	if (r->until_ns < r->since_ns)
+		return;
+	for (size_t i = 0; i < STATE_COUNT; i++)
+		if (__builtin_add_overflow(sum, r->ns[i], &sum))
+			return;
+	/* They would not be times of this thread. */
+	if (sum > span + span / 100 + TOLERANCE_NS)
+		return;
+	for (size_t i = 0; i < STATE_COUNT; i++)
+		t->state_ns[i] = r->ns[i];
+	t->watched_ns = sum;
+	t->exact = true;
+}
+
+static void times_from_samples(struct profile *p)
+{
+	vec_each(&p->samples, s) {
+		struct profile_thread *t = &p->threads.data[s->thread];
+
+		if (t->exact)
+			continue;
+		t->state_ns[s->state] += s->weight;
+		t->watched_ns += s->weight;
+	}
+}
+
+/* ---- threads that only wait ---- */
+
+#define IDLE_FRACTION 1000 /* ran for less than one part in so many */
+
+static bool is_idle(const struct profile_thread *t)
+{
+	uint64_t ran_ns = t->state_ns[STATE_ON_CPU] + t->state_ns[STATE_RUN_QUEUE] +
+			  t->state_ns[STATE_THROTTLED];
+
+	return t->watched_ns && ran_ns <= t->watched_ns / IDLE_FRACTION;
+}
+
+struct place {
+	uint32_t thread, stack;
+	uint64_t weight;
+};
+
+static int compare_places(const void *left, const void *right)
+{
+	const struct place *a = left, *b = right;
+
+	if (a->thread != b->thread)
+		return (a->thread > b->thread) - (a->thread < b->thread);
+	return (a->stack > b->stack) - (a->stack < b->stack);
+}
+
+/* Sets waits_in of the threads; `places` is sorted. */
+static void heaviest_places(struct profile *p, const struct place *places, size_t count)
+{
+	uint64_t best = 0;
+
+	for (size_t i = 0, next; i < count; i = next) {
+		uint64_t sum = 0;
+
+		for (next = i; next < count && !compare_places(&places[i], &places[next]); next++)
+			sum += places[next].weight;
+		if (!i || places[i - 1].thread != places[i].thread)
+			best = 0;
+		if (best && sum <= best)
+			continue;
+		best = sum;
+		p->threads.data[places[i].thread].waits_in = places[i].stack;
+	}
+}
+
+static int find_places(struct profile *p)
+{
+	VEC(struct place) places = {0};
+	int rc = 0;
+
+	vec_each(&p->samples, s)
+		if (!rc && s->wait != PROFILE_NONE && p->threads.data[s->thread].idle)
+			rc = vec_push(&places, (struct place){s->thread, s->stack, s->weight});
+	if (!rc && places.len) {
+		qsort(places.data, places.len, sizeof(*places.data), compare_places);
+		heaviest_places(p, places.data, places.len);
+	}
+	vec_release(&places);
+	return rc;
+}
+
+static void set_apart(struct profile *p)
+{
+	bool any_active = false;
+
+	vec_each(&p->threads, t)
+		any_active |= !t->idle && t->watched_ns;
+	vec_each(&p->threads, t)
+		t->apart = any_active && t->idle;
+}
+
+int loader_thread_states(struct loader *l)
+{
+	struct profile *p = l->p;
+
+	vec_each(&p->threads, t)
+		t->waits_in = PROFILE_NONE;
+	if (p->mode == PROFILE_CPU)
+		return 0;
+	times_from_samples(p);
+	vec_each(&p->threads, t)
+		t->idle = is_idle(t);
+	if (find_places(p))
+		return -ENOMEM;
+	if (l->options->filter.idle_apart)
+		set_apart(p);
+	vec_each(&p->threads, t) {
+		if (t->apart || !t->watched_ns)
+			continue;
+		p->watched_threads++;
+		p->watched_ns += t->watched_ns;
+		for (size_t i = 0; i < STATE_COUNT; i++)
+			p->state_ns[i] += t->state_ns[i];
+	}
+	return 0;
+}
+
+void loader_filter_samples(struct loader *l)
+{
+	struct profile *p = l->p;
+	uint32_t kept_states = l->options->filter.states;
+	size_t kept = 0;
+
+	vec_each(&p->samples, s)
+		if (!p->threads.data[s->thread].apart &&
+			(!kept_states || kept_states & 1u << s->state))
+			p->samples.data[kept++] = *s;
+	p->samples.len = kept;
+}
+
+/* ---- the mode ---- */
+
+void loader_find_mode(struct loader *l)
+{
+	static const char *const modes[] = {
+		[PROFILE_CPU] = "cpu", [PROFILE_WALL] = "wall", [PROFILE_OFF_CPU] = "off-cpu"};
+	const char *mode = profile_meta(l->p, "mode");
+	bool on_cpu = false;
+
+	for (size_t i = 0; mode && i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (!strcmp(mode, modes[i]))
+			l->p->mode = (enum profile_mode)i;
+	if (l->p->mode != PROFILE_CPU || !l->p->waits.len)
+		return;
+	/* The fact was lost; what is there tells. */
+	vec_each(&l->p->samples, s)
+		on_cpu |= s->wait == PROFILE_NONE;
+	l->p->mode = on_cpu ? PROFILE_WALL : PROFILE_OFF_CPU;
+}
