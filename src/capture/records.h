@@ -92,7 +92,9 @@ enum module_kind {
 	MODULE_FILE = 0,
 	MODULE_VDSO = 1,
 	MODULE_KERNEL = 2,
-	MODULE_JIT = 3, /* anonymous executable memory of one process; `pid` says which */
+	/* Executable memory of one process without a file; `pid` says which. With an inode: the code that
+	 * the jitdump at `path` describes, at its offset in that file. */
+	MODULE_JIT = 3,
 };
 
 struct record_module {
@@ -143,7 +145,7 @@ enum frame_kind {
 /* One code address. The stored enums are those of unwind.h, by the same numbers. */
 struct record_frame {
 	struct record_header header;
-	uint64_t address; /* in the module; absolute for MODULE_KERNEL, MODULE_JIT, none */
+	uint64_t address; /* in the module; absolute for MODULE_KERNEL, MODULE_JIT "[jit]", none */
 	uint32_t id;
 	uint32_t module;   /* CAPTURE_NONE: not mapped */
 	uint8_t kind;      /* enum frame_kind */

@@ -74,13 +74,17 @@ uint32_t loader_state_function(struct loader *l, const char *name, enum thread_s
 
 /* ---- the levels of a frame ---- */
 
-/* "libfoo.so+0x1a2b40": see struct profile_function. */
+/* "libfoo.so+0x1a2b40", or "[jit]": see struct profile_function. */
 static const char *placeholder_name(
 	struct loader *l, const struct profile_frame *f, const struct frame_name *name)
 {
 	const char *module = f->module == PROFILE_NONE ? "[unmapped]" :
 							 l->p->modules.data[f->module].name;
 	char text[512];
+
+	if (f->module != PROFILE_NONE && l->p->modules.data[f->module].kind == MODULE_JIT)
+		return TEXT(l, module);
+
 	int len = snprintf(text, sizeof(text), "%.480s+0x%llx", module,
 		(unsigned long long)(name->function_start ? name->function_start : f->address));
 

@@ -104,7 +104,8 @@ static int load_module(struct loader *l, const struct record_module *r)
 
 	if (!id_map_accepts(&l->module_ids, r->id))
 		return 0;
-	m.name = last_component(m.path);
+	/* A jitdump is where its code is described, not where it is. */
+	m.name = m.kind == MODULE_JIT ? "[jit]" : last_component(m.path);
 	memcpy(m.build_id, r->build_id, sizeof(m.build_id));
 	if (vec_push(&l->p->modules, m) || vec_push(&l->files, file) ||
 		vec_push(&l->module_ids.ids, r->id))

@@ -48,9 +48,10 @@ struct profile_module {
  *
  * Code without a name is called by its place: "libfoo.so+0x1a2b40", where the function starts when
  * unwind information tells, else the address itself, which makes each address a function of its own
- * ("[jit]+0x7f..", "[kernel]+0xff.." and "[unmapped]+0x.." where there is no file). Putting a whole
- * stripped module under one name would hide the hot spots that were asked for; `reason` says why
- * the name is missing.
+ * ("[kernel]+0xff.." and "[unmapped]+0x.." where there is no file). Putting a whole stripped module
+ * under one name would hide the hot spots that were asked for; `reason` says why the name is missing.
+ * Generated code of a process is one function, "[jit]", as far as nothing names it: its addresses
+ * are of that run alone, so they say nothing, and two runs could not be compared.
  */
 struct profile_function {
 	const char *name;   /* never NULL */

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/vec.h"
+#include "sample/jit_code.h"
 
 /*
  * Whoever is profiled may map any number of files of any size. The last eighth of our descriptors
@@ -22,6 +23,9 @@
  */
 #define MAX_OBJECT_BYTES ((uint64_t)64 << 30)
 #define MAX_BYTES_IN_ALL ((uint64_t)32 << 40)
+
+/* Each has an index of up to some 80 MB. */
+#define MAX_JITDUMPS 64u
 
 #define BUCKETS 1024u
 
@@ -37,6 +41,7 @@ struct module_store {
 	struct module *buckets[BUCKETS]; /* files by inode, JIT memory by pid; the latest first */
 	struct module *vdso, *kernel;
 	VEC(struct tree) trees;
+	VEC(struct module *) jitdumps;
 	rlim_t max_fd; /* descriptors are given out from the lowest on */
 	uint64_t mapped_bytes;
 };
@@ -139,6 +144,9 @@ static void module_free(struct module *m)
 		return;
 	unwind_module_free(m->unwind);
 	elf_file_free(m->file);
+	jit_code_free(m->jit);
+	if (m->map_fd >= 0)
+		close(m->map_fd);
 	free(m->path);
 	free(m);
 }
@@ -166,6 +174,7 @@ void module_store_free(struct module_store *s)
 	vec_each(&s->trees, tree)
 		close(tree->fd);
 	vec_release(&s->modules);
+	vec_release(&s->jitdumps);
 	vec_release(&s->trees);
 	free(s);
 }
@@ -217,6 +226,7 @@ static struct module *new_module(uint32_t kind, const char *path)
 		return NULL;
 	m->kind = kind;
 	m->root_fd = -1;
+	m->map_fd = MAP_UNTRIED;
 	m->path = strdup(path);
 	if (!m->path) {
 		free(m);
@@ -248,12 +258,27 @@ static struct module *vdso_module(struct module_store *s)
 	return s->vdso;
 }
 
-struct module *module_store_jit(struct module_store *s, pid_t pid)
+static struct module *find_jit(struct module_store *s, pid_t pid)
 {
 	struct module *m = *bucket_of(s, MODULE_JIT, (uint64_t)pid);
 
-	while (m && (m->kind != MODULE_JIT || m->pid != pid))
+	while (m && (m->kind != MODULE_JIT || m->pid != pid || m->jit || m->over))
 		m = m->next;
+	return m;
+}
+
+void module_store_jit_over(struct module_store *s, pid_t pid)
+{
+	struct module *m = find_jit(s, pid);
+
+	if (m)
+		m->over = true;
+}
+
+struct module *module_store_jit(struct module_store *s, pid_t pid)
+{
+	struct module *m = find_jit(s, pid);
+
 	if (m)
 		return m;
 	m = new_module(MODULE_JIT, "[jit]");
@@ -394,6 +419,34 @@ static bool is_shared_memory(const char *path)
 	return false;
 }
 
+/* The jitdump that the mapping announces; NULL when it is none, or there are too many. */
+static struct module *jitdump_module(
+	struct module_store *s, pid_t pid, const struct proc_mapping *mapping)
+{
+	struct jit_code *jit;
+
+	vec_each(&s->jitdumps, known)
+		if ((*known)->inode == mapping->inode && (*known)->device == mapping->device)
+			return *known;
+	if (s->jitdumps.len >= MAX_JITDUMPS || jit_code_open(pid, mapping, &jit, NULL))
+		return NULL;
+
+	struct module *m = new_module(MODULE_JIT, mapping->path);
+
+	if (!m) {
+		jit_code_free(jit);
+		return NULL;
+	}
+	m->jit = jit;
+	m->pid = pid;
+	m->inode = mapping->inode;
+	m->device = mapping->device;
+	m = add_module(s, m);
+	if (m)
+		(void)vec_push(&s->jitdumps, m);
+	return m;
+}
+
 struct module *module_store_mapped(struct module_store *s, pid_t pid, const struct proc_mapping *m)
 {
 	if (!strcmp(m->path, "[vdso]"))
@@ -401,7 +454,11 @@ struct module *module_store_mapped(struct module_store *s, pid_t pid, const stru
 	if (m->path[0] != '/' || !m->inode)
 		return module_store_jit(s, pid);
 
-	struct module *known = find_file(s, m);
+	struct module *known = jitdump_pid(m->path) ? jitdump_module(s, pid, m) : NULL;
+
+	if (known)
+		return known;
+	known = find_file(s, m);
 
 	/* One that could not be opened for a process that was gone may be for the next. The new
 	 * module stands beside the old one, which mappings of others may point to. */

@@ -10,6 +10,7 @@
 #ifndef SONDE_SAMPLE_MODULES_H
 #define SONDE_SAMPLE_MODULES_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,11 +31,18 @@ struct module {
 	                                * -1: ours */
 	int refused;                   /* errno of opening it; 0 when that worked */
 	bool loss_counted;             /* LOSS_FILE was reported for it */
-	bool map_noted;                /* MODULE_JIT: perf_map_note() has seen it */
+	/* MODULE_JIT: */
+	struct jit_code *jit;          /* a jitdump's, whose offsets are the module's addresses; else NULL */
+	struct module *described_by;   /* the jitdump that may cover code of this one; NULL: none */
+	struct module *parent;         /* of the process that this one was forked from; NULL: none */
+	int map_fd;                    /* its perf map, -errno, or MAP_UNTRIED; the module's */
+	bool over;                     /* that program is gone, its pid may be another's */
 	uint64_t device, inode;        /* identity; 0, 0 for those without a file */
 	char *path;                    /* as the process sees it */
 	struct module *next;           /* hash chain */
 };
+
+#define MAP_UNTRIED INT_MIN
 
 struct module_store;
 
@@ -48,6 +56,9 @@ struct module *module_store_mapped(struct module_store *s, pid_t pid, const stru
 
 /* Executable memory of `pid` without a file. */
 struct module *module_store_jit(struct module_store *s, pid_t pid);
+
+/* The program of `pid` is no more: what it has there next is another's. */
+void module_store_jit_over(struct module_store *s, pid_t pid);
 
 /* The running kernel. */
 struct module *module_store_kernel(struct module_store *s);

@@ -7,113 +7,107 @@
  */
 #include "sample/session_priv.h"
 
-#include <stdlib.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "sample/jit.h"
 #include "symbol/symbol.h"
 #include "unwind/table.h"
 
-/* Maps that are kept open; in system-wide mode processes come and go without end. */
-#define MAX_PERF_MAPS 256
+/* One module, and the place its names come from. */
+struct naming {
+	struct session *session;
+	struct module *module;	      /* NULL: not mapped */
+	struct symbol_source *source; /* NULL: none, or... */
+	struct jit_names *jit;	      /* ... this; else */
+	enum symbol_reason reason;    /* says why there is none */
+};
 
-void perf_map_note(struct session *s, struct module *jit)
+static int open_elf(const struct module *m, const struct naming_options *options,
+	struct symbol_source **ret)
 {
-	if (jit->map_noted)
-		return;
-	jit->map_noted = true;
-	if (s->perf_maps.len >= MAX_PERF_MAPS)
-		return;
-
-	struct perf_map_fd map = {jit->pid, symbol_perf_map_open(jit->pid, NULL)};
-
-	if (vec_push(&s->perf_maps, map) && map.fd >= 0)
-		close(map.fd);
-}
-
-void perf_maps_release(struct session *s)
-{
-	vec_each(&s->perf_maps, it)
-		if (it->fd >= 0)
-			close(it->fd);
-	vec_release(&s->perf_maps);
-}
-
-/* The map file may have been created after the first sample in JIT code: look once more. */
-static int open_perf_map(struct session *s, pid_t pid, struct symbol_source **ret)
-{
-	vec_each(&s->perf_maps, it) {
-		if (it->pid != pid)
-			continue;
-		if (it->fd == -ENOENT)
-			it->fd = symbol_perf_map_open(pid, NULL);
-		return it->fd < 0 ? it->fd : symbol_source_perf_map(it->fd, ret, NULL);
-	}
-	return -ENOENT;
-}
-
-/* The place this module's names come from. NULL: none, and *ret_reason says why. */
-static struct symbol_source *open_source(struct session *s, struct module *m,
-	const struct naming_options *options, enum symbol_reason *ret_reason)
-{
-	struct symbol_source *source = NULL;
 	char root[48] = "";
+
+	if (m->root_fd >= 0)
+		snprintf(root, sizeof(root), "/proc/self/fd/%d", m->root_fd);
+
+	struct symbol_elf_options elf = {
+		.root = root,
+		.debuginfod = options->debuginfod,
+	};
+
+	return symbol_source_elf(m->file, &elf, ret, NULL);
+}
+
+static void naming_open(struct naming *n, const struct naming_options *options)
+{
+	struct module *m = n->module;
 	int rc;
 
-	if (m->kind == MODULE_KERNEL) {
-		rc = symbol_source_kernel(&source, NULL);
-	} else if (m->kind == MODULE_JIT) {
-		rc = open_perf_map(s, m->pid, &source);
-	} else if (m->file) {
-		if (m->root_fd >= 0)
-			snprintf(root, sizeof(root), "/proc/self/fd/%d", m->root_fd);
-		struct symbol_elf_options elf = {
-			.root = root,
-			.debuginfod = options->debuginfod,
-		};
-		rc = symbol_source_elf(m->file, &elf, &source, NULL);
-	} else {
-		rc = -ENOENT;
+	n->reason = SYMBOL_NOT_MAPPED;
+	if (!m)
+		return;
+	if (m->kind == MODULE_JIT) {
+		n->jit = jit_names_open(n->session, m, &n->reason);
+		return;
 	}
-	*ret_reason = rc == -EPERM            ? SYMBOL_REFUSED
-		: m->kind == MODULE_JIT       ? SYMBOL_ANONYMOUS
-		: m->kind == MODULE_KERNEL    ? SYMBOL_NO_SYMBOLS
-					      : SYMBOL_NO_FILE;
-	return rc ? NULL : source;
+	rc = m->kind == MODULE_KERNEL ? symbol_source_kernel(&n->source, NULL)
+		: m->file             ? open_elf(m, options, &n->source)
+				      : -ENOENT;
+	n->reason = rc == -EPERM           ? SYMBOL_REFUSED
+		: m->kind == MODULE_KERNEL ? SYMBOL_NO_SYMBOLS
+					   : SYMBOL_NO_FILE;
+}
+
+static void naming_close(struct naming *n)
+{
+	symbol_source_free(n->source);
+	jit_names_free(n->jit);
+}
+
+static struct symbol_answer naming_resolve(
+	const struct naming *n, uint32_t id, const struct record_frame *frame)
+{
+	if (n->jit)
+		return jit_names_resolve(n->jit, id, frame);
+	/* A return address stands behind its call; the call is what the name is asked for. */
+	if (n->source)
+		return symbol_resolve(n->source, frame->address - frame->is_return);
+	return (struct symbol_answer){.reason = n->reason};
 }
 
 /* A frame without a name; where its function starts is known all the same when CFI covers it. */
-static void write_unnamed(struct session *s, const struct module *m, uint32_t id,
-	const struct record_frame *frame, enum symbol_reason reason)
+static void write_unnamed(const struct naming *n, uint32_t id, const struct record_frame *frame,
+	enum symbol_reason reason)
 {
+	const struct module *m = n->module;
 	uint64_t start = 0;
 
 	if (m && m->unwind)
 		unwind_module_function(m->unwind, frame->address - frame->is_return, &start);
-	capture_unnamed(s->writer, id, (uint8_t)reason, start);
+	capture_unnamed(n->session->writer, id, (uint8_t)reason, start);
 }
 
-static void name_frame(struct session *s, const struct module *m, struct symbol_source *source,
-	uint32_t id, const struct record_frame *frame)
+static void name_frame(const struct naming *n, uint32_t id, const struct record_frame *frame)
 {
-	/* A return address stands behind its call; the call is what the name is asked for. */
-	struct symbol_answer answer = symbol_resolve(source, frame->address - frame->is_return);
+	struct capture_writer *w = n->session->writer;
+	struct symbol_answer answer = naming_resolve(n, id, frame);
 	struct record_symbol_level levels[SYMBOL_MAX_LEVELS];
 
 	for (size_t i = 0; i < answer.count; i++) {
 		const struct symbol_level *level = &answer.levels[i];
 
 		levels[i] = (struct record_symbol_level){
-			.name = capture_string(s->writer, level->name),
-			.file = level->file ? capture_string(s->writer, level->file) : CAPTURE_NONE,
+			.name = capture_string(w, level->name),
+			.file = level->file ? capture_string(w, level->file) : CAPTURE_NONE,
 			.line = level->line,
 		};
 	}
 	if (answer.count)
-		capture_symbol(s->writer, id, (uint8_t)answer.reason, levels, answer.count);
+		capture_symbol(w, id, (uint8_t)answer.reason, levels, answer.count);
 	else
-		write_unnamed(s, m, id, frame, answer.reason);
+		write_unnamed(n, id, frame, answer.reason);
 }
 
 struct frame_ref {
@@ -156,19 +150,15 @@ static struct module *module_by_id(const struct session *s, uint32_t id)
 static void name_module(struct session *s, const struct frame_ref *refs, size_t count,
 	const struct naming_options *options)
 {
-	struct module *m = module_by_id(s, refs->module);
-	enum symbol_reason reason = SYMBOL_NOT_MAPPED;
-	struct symbol_source *source = m ? open_source(s, m, options, &reason) : NULL;
+	struct naming n = {.session = s, .module = module_by_id(s, refs->module)};
 
+	naming_open(&n, options);
 	for (size_t i = 0; i < count; i++) {
 		struct record_frame frame = capture_frame_get(s->writer, refs[i].id);
 
-		if (source)
-			name_frame(s, m, source, refs[i].id, &frame);
-		else
-			write_unnamed(s, m, refs[i].id, &frame, reason);
+		name_frame(&n, refs[i].id, &frame);
 	}
-	symbol_source_free(source);
+	naming_close(&n);
 }
 
 void session_name_frames(struct session *s, const struct naming_options *options)

@@ -98,6 +98,7 @@ static void process_remove(struct process_table *t, struct process *p)
 		at = &(*at)->next;
 	*at = p->next;
 	t->count--;
+	module_store_jit_over(t->modules, p->pid);
 	process_free(p);
 }
 
@@ -218,7 +219,8 @@ int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns
 	return rc;
 }
 
-struct process *process_fork(struct process_table *t, struct process *parent, pid_t child)
+struct process *process_fork(
+	struct process_table *t, struct process *parent, pid_t child, uint64_t time_ns)
 {
 	struct process *p = process_get(t, child);
 	size_t count = parent->mappings.len <= MAX_COPIED_MAPPINGS ? parent->mappings.len : 0;
@@ -231,6 +233,9 @@ struct process *process_fork(struct process_table *t, struct process *parent, pi
 	p->mappings.len = count;
 	p->stack_end = parent->stack_end;
 	p->snapshot_ns = p->refresh_ns = 0;
+	p->jitdump = parent->jitdump;
+	p->jitdump_until_ns =
+		time_ns < parent->jitdump_until_ns ? time_ns : parent->jitdump_until_ns;
 	return p;
 }
 
@@ -258,6 +263,8 @@ void process_exec(struct process_table *t, struct process *p, pid_t survivor)
 	p->stack_end = 0;
 	p->snapshot_ns = 0;
 	p->in_exec = true;
+	p->jitdump = NULL;
+	module_store_jit_over(t->modules, p->pid);
 }
 
 struct thread *thread_find(struct process_table *t, pid_t tid)

@@ -32,6 +32,8 @@ struct process {
 	bool in_exec;           /* has called exec, and was not yet seen in its new program */
 	bool maps_refused;      /* not ours to read */
 	bool gone;              /* the last sweep did not find it any more */
+	struct module *jitdump; /* that describes its generated code; NULL: none */
+	uint64_t jitdump_until_ns; /* up to this time; later records are those of its parent */
 	VEC(struct space_mapping) mappings; /* executable ones, ascending, not overlapping */
 	struct process *next;   /* hash chain */
 };
@@ -51,7 +53,7 @@ struct thread {
 struct process_table;
 
 /* Called for each mapping that is added, to write it down. */
-typedef void (*mapping_added)(void *ctx, const struct process *p, const struct space_mapping *m);
+typedef void (*mapping_added)(void *ctx, struct process *p, const struct space_mapping *m);
 
 int process_table_new(struct module_store *modules, mapping_added added, void *ctx,
 	struct process_table **ret, struct err *err);
@@ -66,9 +68,10 @@ struct process *process_get(struct process_table *t, pid_t pid);
 /* Reads /proc/PID/maps; what was there before is forgotten, unless nothing can be read any more. */
 int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns, struct err *err);
 
-/* The child starts with a copy of its parent's mappings; with none when those are so many that a
- * storm of forks would cost more memory than the kernel's own copies. NULL: out of memory. */
-struct process *process_fork(struct process_table *t, struct process *parent, pid_t child);
+/* The child starts, at that time, with a copy of its parent's mappings; with none when those are so many
+ * that a storm of forks would cost more memory than the kernel's own copies. NULL: out of memory. */
+struct process *process_fork(
+	struct process_table *t, struct process *parent, pid_t child, uint64_t time_ns);
 
 /* exec by `survivor`: nothing of the old address space and no other thread is left. */
 void process_exec(struct process_table *t, struct process *p, pid_t survivor);

@@ -6,6 +6,7 @@
  * frame is (module, address in it), so a stack that two processes share is stored once.
  */
 #include "sample/session_priv.h"
+#include "sample/jit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@
 /* So many threads and processes may well be alive; more are looked through for dead ones. */
 #define SWEEP_ABOVE 4096u
 
-static void write_mapping(void *ctx, const struct process *p, const struct space_mapping *m)
+static void write_mapping(void *ctx, struct process *p, const struct space_mapping *m)
 {
 	struct session *s = ctx;
 	struct record_mapping record = {
@@ -36,6 +37,8 @@ static void write_mapping(void *ctx, const struct process *p, const struct space
 	};
 
 	capture_record(s->writer, RECORD_MAPPING, &record, sizeof(record));
+	if (m->module->jit)
+		jit_announced(s, p, m->module);
 	if (m->module->refused && m->module->refused != ENOEXEC && !m->module->loss_counted) {
 		m->module->loss_counted = true;
 		session_lost(s, LOSS_FILE, 1);
@@ -75,7 +78,7 @@ void session_free(struct session *s)
 	unwinder_free(s->unwinder);
 	process_table_free(s->processes);
 	module_store_free(s->modules);
-	perf_maps_release(s);
+	vec_release(&s->seen_ns);
 	free(s->frames);
 	free(s);
 }
@@ -248,7 +251,7 @@ void session_forked(
 	s->now_ns = time_ns;
 	snprintf(name, sizeof(name), "%s", from ? from->name : "");
 	parent = known_process(s, ppid);
-	p = parent && pid != ppid ? process_fork(s->processes, parent, pid) : parent;
+	p = parent && pid != ppid ? process_fork(s->processes, parent, pid, time_ns) : parent;
 	if (!p)
 		return;
 	if (pid != ppid)
@@ -306,8 +309,10 @@ static bool find_mapping(void *ctx, uint64_t addr, struct unwind_mapping *ret)
 		m = process_mapping(w->process, addr);
 	if (!m)
 		return false;
-	if (m->module->kind == MODULE_JIT)
-		perf_map_note(w->session, m->module);
+	if (m->module->kind == MODULE_JIT && !m->module->jit) {
+		jit_mapping(w->session, w->process, m, addr, ret);
+		return true;
+	}
 	*ret = (struct unwind_mapping){
 		.start = m->start,
 		.end = m->end,
@@ -354,7 +359,8 @@ static uint32_t push_kernel(struct session *s, const struct raw_stack *raw, uint
 	return parent;
 }
 
-static uint32_t push_user(struct session *s, const struct unwind_frame *frames, size_t count)
+static uint32_t push_user(struct session *s, const struct process *p,
+	const struct unwind_frame *frames, size_t count)
 {
 	uint32_t parent = CAPTURE_NONE;
 
@@ -370,7 +376,10 @@ static uint32_t push_user(struct session *s, const struct unwind_frame *frames, 
 								       : frames[i].source,
 			.is_return = frames[i].is_return,
 		};
-		parent = capture_stack(s->writer, parent, capture_frame(s->writer, &frame));
+		uint32_t id = capture_frame(s->writer, &frame);
+
+		jit_seen(s, p, id);
+		parent = capture_stack(s->writer, parent, id);
 	}
 	return parent;
 }
@@ -473,7 +482,7 @@ static void store_stack(struct session *s, const struct thread *th, const struct
 	size_t count = unwind_user(s, th, raw, &end);
 
 	*ret = (struct stored_stack){
-		.leaf = push_kernel(s, raw, push_user(s, s->frames, count)),
+		.leaf = push_kernel(s, raw, push_user(s, th->process, s->frames, count)),
 		.end = end,
 		.used_bytes = used_bytes(raw, s->frames, count),
 		.live_frames = live_frames(s->frames, count),

@@ -8,13 +8,6 @@
 #include "sample/session.h"
 #include "sample/tail.h"
 
-/* A JIT's map file, kept open from the first sample in its code: at the end of the recording the
- * process, and with it the way to its /tmp, may be gone. */
-struct perf_map_fd {
-	pid_t pid;
-	int fd; /* -errno when it could not be opened */
-};
-
 struct session {
 	struct capture_writer *writer;
 	const struct thread_selection *selection;
@@ -28,12 +21,9 @@ struct session {
 	uint64_t sampled_pc;         /* of the sample being walked */
 	uint64_t pending_losses[LOSS_KIND_COUNT];
 	struct session_stats stats;
-	VEC(struct perf_map_fd) perf_maps;
+	unsigned perf_maps;          /* that are open */
+	VEC(uint64_t) seen_ns;       /* by frame: see jit_seen(); 0: not noted */
 	size_t sweep_above; /* known threads and processes above which the dead are looked for */
 };
-
-/* A sample met code of this JIT module: opens the map file when that is new. */
-void perf_map_note(struct session *s, struct module *jit);
-void perf_maps_release(struct session *s);
 
 #endif

@@ -18,7 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/cursor.h"
 #include "symbol/jitdump_priv.h"
@@ -78,11 +77,10 @@ struct pending_lines {
 
 struct jitdump {
 	int fd;
-	pid_t pid;
 	bool untimed;  /* its times are not CLOCK_MONOTONIC */
 	bool over;     /* nothing more is read: broken, or too much */
 	bool from_v8;
-	uint64_t at;   /* where the next record starts */
+	uint64_t at;   /* where the next record starts; 0: the header was not read yet */
 	VEC(struct jit_piece) pieces;
 	VEC(struct place) places;
 	VEC(struct page_entry) entries;
@@ -94,17 +92,16 @@ struct jitdump {
 	uint8_t buffer[BUFFER_BYTES];
 };
 
-bool jitdump_is_named(const char *path)
+pid_t jitdump_pid(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	uint64_t pid = 0;
 
 	if (strncmp(name, "jit-", 4))
-		return false;
-	name += 4;
-
-	size_t digits = strspn(name, "0123456789");
-
-	return digits && !strcmp(name + digits, ".dump");
+		return 0;
+	for (name += 4; *name >= '0' && *name <= '9' && pid <= INT32_MAX; name++)
+		pid = 10 * pid + (uint64_t)(*name - '0');
+	return pid <= INT32_MAX && !strcmp(name, ".dump") ? (pid_t)pid : 0;
 }
 
 static ssize_t read_at(int fd, uint64_t offset, void *buf, size_t len)
@@ -154,8 +151,7 @@ static bool read_header(struct jitdump *d)
 	uint32_t version = cursor_u32(&c), size = cursor_u32(&c), machine = cursor_u32(&c);
 
 	d->from_v8 = cursor_u32(&c) == V8_PAD;
-	d->pid = (pid_t)cursor_u32(&c);
-	cursor_skip(&c, 8); /* when the file was made, by whatever clock */
+	cursor_skip(&c, 4 + 8); /* pid; when the file was made, by whatever clock */
 	d->untimed = cursor_u64(&c) & FLAG_ARCH_TIMESTAMP;
 	d->at = size;
 	return version && size >= HEADER_BYTES && size <= BUFFER_BYTES && machine == our_machine();
@@ -163,17 +159,13 @@ static bool read_header(struct jitdump *d)
 
 int jitdump_open(int fd, struct jitdump **ret, struct err *err)
 {
-	autoclose int file = fd;
 	struct jitdump *d = calloc(1, sizeof(*d));
 
-	if (!d)
+	if (!d) {
+		close(fd);
 		return err_nomem(err);
-	d->fd = file;
-	if (!read_header(d)) {
-		free(d);
-		return err_set(err, ENOEXEC, "not a jitdump file of this machine");
 	}
-	(void)take_fd(file);
+	d->fd = fd;
 	*ret = d;
 	return 0;
 }
@@ -188,11 +180,6 @@ void jitdump_free(struct jitdump *d)
 	vec_release(&d->entries);
 	number_map_release(&d->pages);
 	free(d);
-}
-
-pid_t jitdump_pid(const struct jitdump *d)
-{
-	return d->pid;
 }
 
 uint64_t jitdump_line_shift(const struct jitdump *d)
@@ -431,11 +418,17 @@ static int take_buffer(struct jitdump *d, size_t len, uint64_t file_bytes)
 
 bool jitdump_follow(struct jitdump *d)
 {
-	uint64_t limit = d->at + FOLLOW_BYTES;
 	struct stat st;
 
-	if (d->over || fstat(d->fd, &st))
+	if (d->over || fstat(d->fd, &st) || (!d->at && st.st_size < (off_t)HEADER_BYTES))
 		return false;
+	if (!d->at && !read_header(d)) {
+		d->over = true;
+		return false;
+	}
+
+	uint64_t limit = d->at + FOLLOW_BYTES;
+
 	while (d->at < (uint64_t)st.st_size) {
 		if (d->at >= limit)
 			return true;

@@ -26,15 +26,14 @@
 
 struct jitdump;
 
-/* Whether a mapped file may be one, by its name: jit-PID.dump. */
-bool jitdump_is_named(const char *path);
+/* Whose code a mapped file describes, by its name, which is jit-PID.dump; 0 when it has another. The
+ * pid is the one in the innermost namespace. */
+pid_t jitdump_pid(const char *path);
 
-/* Takes ownership of `fd`, on failure too. -ENOEXEC: no jitdump of this machine's byte order. */
+/* Takes ownership of `fd`, on failure too. Whether it is a jitdump is seen when it is followed: its
+ * header may not have been written yet. One that is none holds no code. */
 int jitdump_open(int fd, struct jitdump **ret, struct err *err);
 void jitdump_free(struct jitdump *d);
-
-/* Whose code it is, by the pid that process has in its own namespace. */
-pid_t jitdump_pid(const struct jitdump *d);
 
 /* Reads what was added to the file since the last call, but no more than 8 MB of it: true when
  * there is more. Call it before every look-up, or every few; a call in vain is one fstat. */

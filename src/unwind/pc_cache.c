@@ -59,12 +59,14 @@ bool walk_find_slow(struct walk *w, uint64_t addr, struct walk_mapping *ret)
 	*ret = (struct walk_mapping){
 		.start = m.start,
 		.end = m.end,
-		.bias = m.module ? m.bias : 0,
+		.bias = m.bias,
 		.module = m.module,
 		.key = m.module ? module_key(m.module) : 0,
 		.id = m.id,
 		.executable = m.executable,
 	};
+	if (m.holds_other_code)
+		return true;
 	w->recent[w->recent_next] = *ret;
 	w->recent_next = (w->recent_next + 1) % WALK_RECENT;
 	if (w->recent_count < WALK_RECENT)

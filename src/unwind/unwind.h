@@ -110,6 +110,7 @@ struct unwind_mapping {
 	struct unwind_module *module;
 	uint32_t id;
 	bool executable;
+	bool holds_other_code; /* true of this address alone: ask again for the next in the range */
 };
 
 struct unwind_dump;
@@ -171,7 +172,7 @@ enum unwind_source {
 
 struct unwind_frame {
 	uint64_t pc;         /* in the target's address space, as found */
-	uint64_t vaddr;      /* in the module; == pc where there is none */
+	uint64_t vaddr;      /* pc - bias of its mapping; == pc where there is none */
 	uint64_t cfa;        /* 0 where not known (last frame) */
 	uint64_t slot;       /* where on the stack the pc was read; 0: nowhere (a register) */
 	uint32_t mapping_id; /* struct unwind_mapping.id; UINT32_MAX: not mapped */

@@ -29,7 +29,7 @@ struct world {
 	unsigned added;
 };
 
-static void count_added(void *ctx, const struct process *p, const struct space_mapping *m)
+static void count_added(void *ctx, struct process *p, const struct space_mapping *m)
 {
 	((struct world *)ctx)->added++;
 }
@@ -106,7 +106,7 @@ TEST(fork_copies_and_exec_forgets)
 	world_init(&w);
 	struct process *p = process_get(w.table, 4194305);
 	map(&w, p, 0x10, 0x20);
-	struct process *child = process_fork(w.table, p, 4194306);
+	struct process *child = process_fork(w.table, p, 4194306, 1);
 	map(&w, child, 0x18, 0x30);
 	check_str(drawn(child), "10-18 18-30");
 	check_str(drawn(p), "10-20");
@@ -226,7 +226,7 @@ TEST(mappings_are_bounded)
 	m.start += 1 << 13;
 	m.end += 1 << 13;
 	check(process_map(w.table, p, &m) == -ENOMEM);
-	check_u64(process_fork(w.table, p, NOBODY + 1)->mappings.len, 0);
+	check_u64(process_fork(w.table, p, NOBODY + 1, 1)->mappings.len, 0);
 	world_release(&w);
 }
 
@@ -337,7 +337,7 @@ TEST(shared_files_are_one_module)
 		process_mapping(p, (uint64_t)(uintptr_t)world_init);
 	check(here && here->module->unwind && here->module->file && !here->meaningless);
 
-	struct process *child = process_fork(w.table, p, 4194306);
+	struct process *child = process_fork(w.table, p, 4194306, 1);
 	check(process_mapping(child, here->start)->module == here->module);
 	check_u64(module_store_count(w.modules), modules);
 	world_release(&w);

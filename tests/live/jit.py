@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Code that lies in no file: what JIT compilers tell of theirs, and what memory is known to be."""
+import os
+import re
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from harness import *
+
+
+def need_x86():
+    if os.uname().machine != "x86_64":
+        skip("the machine code is x86-64")
+
+
+def jitdump(mode, ms=1000):
+    """A recording of the program that writes one, in this test's directory."""
+    need_x86()
+    path = program("jitdump")
+    got = recording(["-F", "499", "--", path, mode, ms], cwd=work())
+    check(got.quality["rooted_pct"] >= 99, "%s" % got.quality)
+    return got
+
+
+def ending(got, *frames):
+    """Share of the samples whose stack has these functions in this row, callers first."""
+    rows = sum(n for stack, n in got.stacks
+               if any(stack[i:i + len(frames)] == list(frames) for i in range(len(stack))))
+    return 100.0 * rows / max(1, got.samples)
+
+
+@test
+def jitdump_stacks():
+    """None of the functions keeps a frame pointer, and rbp holds a small number."""
+    got = jitdump("stacks")
+    share = ending(got, "main", "run_for", "jit_outer", "jit_middle", "jit_inner")
+    check(share > 90, "%.1f %%: %s" % (share, got.stacks[:4]))
+    check(got.quality.get("guessed_frames_pct", 0) < 1, "%s" % got.quality)
+
+
+@test
+def jitdump_lines():
+    dump = jitdump("stacks", 300).dump()
+    texts = dict(re.findall(r'string +id=(s\d+) text="([^"]*)"', dump))
+    lines = {texts[name]: (texts[file], int(line))
+             for name, file, line in re.findall(r"symbol .* name=(s\d+) at=(s\d+):(\d+)", dump)}
+    for name, line in (("jit_outer", 10), ("jit_middle", 20), ("jit_inner", 30)):
+        check(lines.get(name) == ("made/up.lang", line), "%s is at %s" % (name, lines.get(name)))
+
+
+@test
+def jitdump_code_that_replaces_code():
+    got = jitdump("tenants", 1200)
+    for name in ("first_tenant", "second_tenant"):
+        check(35 < got.share(name) < 65, "%s has %.1f %%" % (name, got.share(name)))
+
+
+@test
+def jitdump_code_that_is_moved():
+    got = jitdump("moved", 1200)
+    check(got.share("mover") > 95, "mover has %.1f %%" % got.share("mover"))
+    check(got.share("its_place") < 2, "its_place has %.1f %%" % got.share("its_place"))
+
+
+@test
+def jitdump_through_a_buffer():
+    """The file is empty while the code runs."""
+    got = jitdump("late", 1200)
+    for name in ("early_bird", "late_riser"):
+        check(35 < got.share(name) < 65, "%s has %.1f %%" % (name, got.share(name)))
+
+
+@test
+def jitdump_of_the_parent():
+    got = jitdump("forked")
+    share = ending(got, "run_for", "jit_outer", "jit_middle", "jit_inner")
+    check(share > 90, "%.1f %%: %s" % (share, got.stacks[:4]))
+
+
+@test
+def jitdump_of_a_running_process():
+    need_x86()
+    child = start([program("jitdump"), "stacks", "20000"], cwd=work(), ready=False)
+    time.sleep(0.3)
+    got = recording(["-F", "499", "-p", str(child.pid), "-d", "1"])
+    share = ending(got, "main", "run_for", "jit_outer", "jit_middle", "jit_inner")
+    check(share > 90, "%.1f %%: %s" % (share, got.stacks[:4]))
+
+
+@test
+def jitdump_of_another_user():
+    """A file that is not the process's user's own is not believed."""
+    need_root()
+    need_x86()
+    need("setpriv")
+    os.chmod(work(), 0o777)
+    shutil.copy(program("jitdump"), work("jitdump"))
+    child = start(["setpriv", "--reuid=65534", "--clear-groups", work("jitdump"), "stacks", "20000"],
+                  cwd=work(), ready=False)
+    time.sleep(0.3)
+    record = ["-F", "499", "-p", str(child.pid), "-d", "0.7"]
+    got = recording(record)
+    check(got.share("jit_inner") > 90, "own file: %s" % got.stacks[:4])
+    os.chown(work("jit-%d.dump" % child.pid), 65533, -1)
+    got = recording(record)
+    check(got.share("jit_inner") == 0, "another's file: %s" % got.stacks[:4])
+
+
+main()
