@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "unwind/insn.h"
 #include "unwind/unwind.h"
 
 #define ARCH_NO_REG 255
@@ -66,6 +67,13 @@ struct arch {
 
 	/* The target of the direct jump that `code` begins with; 0 when it begins otherwise. */
 	uint64_t (*jump)(const uint8_t *code, size_t len, uint64_t at);
+
+	/* The instruction that `code` begins with. */
+	struct insn (*decode)(const uint8_t *code, size_t len, uint64_t at);
+
+	/* What flow.h keeps an eye on: sp, fp, and registers that are mostly found on the stack. */
+	const uint8_t *followed;
+	uint8_t followed_count;
 
 	/* The kernel's signal frame at sp: register i (DWARF number; the last is the pc) stands at
 	 * sp + sigframe[i]. */

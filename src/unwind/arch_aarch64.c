@@ -149,6 +149,8 @@ static const uint16_t a64_sigframe[] = {
 	X(32),
 };
 
+static const uint8_t a64_followed[] = {UNWIND_A64_SP, UNWIND_A64_FP, UNWIND_A64_LR};
+
 const struct arch arch_aarch64 = {
 	.sp = UNWIND_A64_SP,
 	.fp = UNWIND_A64_FP,
@@ -164,6 +166,9 @@ const struct arch arch_aarch64 = {
 	.keeps_frame_pointer = a64_keeps_frame_pointer,
 	.plt_slot = a64_plt_slot,
 	.jump = a64_jump,
+	.decode = insn_aarch64,
+	.followed = a64_followed,
+	.followed_count = sizeof(a64_followed),
 	.sigframe = a64_sigframe,
 	.sigframe_count = sizeof(a64_sigframe) / sizeof(a64_sigframe[0]),
 };

@@ -141,6 +141,8 @@ static const uint16_t x86_sigframe[] = {
 	168,					/* rip */
 };
 
+static const uint8_t x86_followed[] = {UNWIND_X86_RSP, UNWIND_X86_RBP, 3, 12, 13, 14, 15};
+
 const struct arch arch_x86_64 = {
 	.sp = UNWIND_X86_RSP,
 	.fp = UNWIND_X86_RBP,
@@ -156,6 +158,9 @@ const struct arch arch_x86_64 = {
 	.keeps_frame_pointer = x86_keeps_frame_pointer,
 	.plt_slot = x86_plt_slot,
 	.jump = x86_jump,
+	.decode = insn_x86_64,
+	.followed = x86_followed,
+	.followed_count = sizeof(x86_followed),
 	.sigframe = x86_sigframe,
 	.sigframe_count = sizeof(x86_sigframe) / sizeof(x86_sigframe[0]),
 };
