@@ -9,6 +9,30 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
+JAVASCRIPT = """
+function jsInner(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) | 0; return s; }
+function jsMiddle(k) { let t = 0; for (let j = 0; j < 10; j++) t += jsInner(100000 + k); return t; }
+function jsOuter() { let t = 0; const end = Date.now() + 1200; while (Date.now() < end) t += jsMiddle(t & 1); }
+jsOuter();
+"""
+
+JAVA = """
+public class Spin {
+    static volatile int sink;
+    static int javaInner(int n) { int s = 0; for (int i = 0; i < n; i++) s = s * 31 + i; return s; }
+    static int javaMiddle(int k) { int t = 0; for (int j = 0; j < 10; j++) t += javaInner(100000 + k); return t; }
+    static void javaOuter(long ms) {
+        long end = System.currentTimeMillis() + ms;
+        while (System.currentTimeMillis() < end) sink += javaMiddle(sink & 1);
+    }
+    public static void main(String[] a) {
+        javaOuter(2500);
+        System.out.println("ready");
+        javaOuter(60000);
+    }
+}
+"""
+
 
 def need_x86():
     if os.uname().machine != "x86_64":
@@ -106,6 +130,70 @@ def jitdump_of_another_user():
     os.chown(work("jit-%d.dump" % child.pid), 65533, -1)
     got = recording(record)
     check(got.share("jit_inner") == 0, "another's file: %s" % got.stacks[:4])
+
+
+def node(*options):
+    need("node")
+    with open(work("spin.js"), "w") as file:
+        file.write(JAVASCRIPT)
+    got = recording(["-F", "499", "--", "node", *options, "spin.js"], cwd=work())
+    for pid in {thread["pid"] for thread in got.threads}:
+        if os.path.exists("/tmp/perf-%d.map" % pid):
+            os.unlink("/tmp/perf-%d.map" % pid)
+    check(got.quality["rooted_pct"] >= 99, "%s" % got.quality)
+    return got
+
+
+def merged(got, *words):
+    """Share of the samples with frames of node's own below, and these words in this order above."""
+    def is_one(frames):
+        at = [next((i for i, f in enumerate(frames) if re.search(r"JS:.?%s\b" % w, f)), -1) for w in words]
+        return frames[0] == "_start" and -1 not in at and at == sorted(at) and \
+            any("v8::internal" in f for f in frames[:at[0]])
+    return 100.0 * sum(n for frames, n in got.stacks if is_one(frames)) / max(1, got.samples)
+
+
+@test
+def node_with_a_perf_map():
+    got = node("--perf-basic-prof", "--interpreted-frames-native-stack")
+    share = merged(got, "jsOuter", "jsMiddle")
+    check(share > 60, "%.1f %%: %s" % (share, got.stacks[:3]))
+    share = merged(got, "jsOuter", "jsMiddle", "jsInner")
+    check(share > 40, "%.1f %%: %s" % (share, got.stacks[:3]))
+
+
+@test
+def node_with_a_jitdump():
+    """V8 writes through a buffer of two megabytes, so most of it comes when node ends."""
+    got = node("--perf-prof", "--interpreted-frames-native-stack")
+    share = merged(got, "jsOuter", "jsMiddle")
+    check(share > 60, "%.1f %%: %s" % (share, got.stacks[:3]))
+
+
+@test
+def java_with_a_perf_map():
+    need("java")
+    need("javac")
+    need("jcmd")
+    with open(work("Spin.java"), "w") as file:
+        file.write(JAVA)
+    if run(["javac", "Spin.java"], cwd=work()).returncode:
+        skip("javac does not compile here")
+    child = start(["java", "-XX:+PreserveFramePointer", "-XX:CompileCommand=quiet",
+                   "-XX:CompileCommand=dontinline,Spin::*", "Spin"], cwd=work())
+    perf_map = "/tmp/perf-%d.map" % child.pid
+    try:
+        done = run(["jcmd", str(child.pid), "Compiler.perfmap"])
+        if done.returncode or not os.path.exists(perf_map):
+            skip("this java writes no perf map")
+        got = recording(["-F", "499", "-p", str(child.pid), "-d", "1.5"])
+    finally:
+        if os.path.exists(perf_map):
+            os.unlink(perf_map)
+    check(got.quality["rooted_pct"] >= 95, "%s" % got.quality)
+    inner = sum(n for frames, n in got.stacks if any("Spin.javaInner" in f for f in frames)
+                and "JavaMain" in frames)
+    check(inner > 0.7 * got.samples, "%d of %d: %s" % (inner, got.samples, got.stacks[:3]))
 
 
 main()

@@ -99,6 +99,31 @@ TEST(a_new_mapping_replaces_what_it_overlaps)
 	world_release(&w);
 }
 
+/* Else the next program of that pid would have the names of the last one's code. */
+TEST(generated_code_is_of_one_program)
+{
+	struct world w;
+
+	world_init(&w);
+	struct process *p = process_get(w.table, NOBODY);
+	map(&w, p, 0x10, 0x20);
+	struct module *first = process_mapping(p, 0x10)->module;
+
+	map(&w, p, 0x40, 0x50);
+	check(process_mapping(p, 0x40)->module == first);
+	process_exec(w.table, p, NOBODY);
+	map(&w, p, 0x10, 0x20);
+	struct module *second = process_mapping(p, 0x10)->module;
+
+	check(second != first && first->over && !second->over);
+	check(thread_get(w.table, p, NOBODY));
+	thread_exit(w.table, NOBODY, NOBODY);
+	p = process_get(w.table, NOBODY);
+	map(&w, p, 0x10, 0x20);
+	check(process_mapping(p, 0x10)->module != second && second->over);
+	world_release(&w);
+}
+
 TEST(fork_copies_and_exec_forgets)
 {
 	struct world w;
@@ -579,7 +604,7 @@ TEST(a_thread_started_by_itself)
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(a_new_mapping_replaces_what_it_overlaps),
-		T(fork_copies_and_exec_forgets),
+		T(generated_code_is_of_one_program), T(fork_copies_and_exec_forgets),
 		T(a_failed_snapshot_forgets_nothing), T(a_process_goes_with_its_last_thread),
 		T(exec_leaves_one_thread), T(a_process_without_known_threads_goes_too),
 		T(the_dead_are_swept_once_their_records_are_read), T(mappings_are_bounded),
