@@ -46,6 +46,7 @@ int process_table_new(struct module_store *modules, mapping_added added, void *c
 static void process_free(struct process *p)
 {
 	vec_release(&p->mappings);
+	free(p->command);
 	free(p);
 }
 
@@ -118,7 +119,7 @@ static size_t lower_bound(const struct process *p, uint64_t addr)
 	return lo;
 }
 
-const struct space_mapping *process_mapping(const struct process *p, uint64_t addr)
+struct space_mapping *process_mapping(const struct process *p, uint64_t addr)
 {
 	size_t i = lower_bound(p, addr);
 
@@ -231,6 +232,8 @@ struct process *process_fork(
 		memcpy(p->mappings.data, parent->mappings.data,
 			count * sizeof(*p->mappings.data));
 	p->mappings.len = count;
+	vec_each(&p->mappings, m)
+		m->told_in = 0;
 	p->stack_end = parent->stack_end;
 	p->snapshot_ns = p->refresh_ns = 0;
 	p->jitdump = parent->jitdump;
@@ -313,6 +316,22 @@ void thread_exit(struct process_table *t, pid_t pid, pid_t tid)
 
 	if (p && !p->threads)
 		process_remove(t, p);
+}
+
+void process_table_each_process(
+	struct process_table *t, void (*fn)(void *ctx, struct process *p), void *ctx)
+{
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct process *p = t->processes[i]; p; p = p->next)
+			fn(ctx, p);
+}
+
+void process_table_each_thread(
+	struct process_table *t, void (*fn)(void *ctx, struct thread *th), void *ctx)
+{
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct thread *th = t->threads[i]; th; th = th->next)
+			fn(ctx, th);
 }
 
 size_t process_table_count(const struct process_table *t)

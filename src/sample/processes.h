@@ -21,6 +21,7 @@ struct space_mapping {
 	uint64_t start, end, bias;
 	struct module *module;
 	bool meaningless; /* lies in no segment of its file: no address here can be looked up */
+	uint32_t told_in; /* as in struct process */
 };
 
 struct process {
@@ -29,6 +30,9 @@ struct process {
 	uint64_t refresh_ns;    /* when it was last read again because an address was not found */
 	uint64_t stack_end;     /* top of the first stack, 0 not known */
 	unsigned threads;       /* known ones */
+	uint32_t told_in;       /* segment of the recording (capture_segment()) that has it written down */
+	pid_t ppid;             /* these two only for the next segment; a file has only one */
+	char *command;
 	bool in_exec;           /* has called exec, and was not yet seen in its new program */
 	bool maps_refused;      /* not ours to read */
 	bool gone;              /* the last sweep did not find it any more */
@@ -46,6 +50,7 @@ struct thread {
 	bool gone;            /* as in its process */
 	bool name_pending;    /* its name was not written down yet */
 	unsigned names;       /* that were, since it began */
+	uint32_t told_in;     /* as in its process */
 	uint64_t credit_ns;   /* sampled time that no sample stands for yet */
 	struct thread *next;  /* hash chain */
 };
@@ -53,7 +58,7 @@ struct thread {
 struct process_table;
 
 /* Called for each mapping that is added, to write it down. */
-typedef void (*mapping_added)(void *ctx, struct process *p, const struct space_mapping *m);
+typedef void (*mapping_added)(void *ctx, struct process *p, struct space_mapping *m);
 
 int process_table_new(struct module_store *modules, mapping_added added, void *ctx,
 	struct process_table **ret, struct err *err);
@@ -82,7 +87,7 @@ void process_exec(struct process_table *t, struct process *p, pid_t survivor);
 int process_map(struct process_table *t, struct process *p, const struct proc_mapping *m);
 
 /* The mapping that holds `addr`, NULL when there is none. */
-const struct space_mapping *process_mapping(const struct process *p, uint64_t addr);
+struct space_mapping *process_mapping(const struct process *p, uint64_t addr);
 
 /* Threads by id; `thread_get` adds one to the process when not known (NULL: out of memory). */
 struct thread *thread_find(struct process_table *t, pid_t tid);
@@ -97,6 +102,12 @@ void thread_exit(struct process_table *t, pid_t pid, pid_t tid);
  * last moments may still be on their way. True when any were found dead. One system call each.
  */
 bool process_table_sweep(struct process_table *t);
+
+/* The known ones, in no order. `fn` must not add or remove any. */
+void process_table_each_process(
+	struct process_table *t, void (*fn)(void *ctx, struct process *p), void *ctx);
+void process_table_each_thread(
+	struct process_table *t, void (*fn)(void *ctx, struct thread *th), void *ctx);
 
 /* Known processes and threads. */
 size_t process_table_count(const struct process_table *t);

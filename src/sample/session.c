@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "capture/window.h"
 
 #define FRAME_LIMIT 16384 /* half a millisecond a sample, in a recursion without end */
 #define MOST_REPEATS 4u /* of one sample; the sampler's periods need 2 */
@@ -24,9 +25,9 @@
 /* So many threads and processes may well be alive; more are looked through for dead ones. */
 #define SWEEP_ABOVE 4096u
 
-static void write_mapping(void *ctx, struct process *p, const struct space_mapping *m)
+/* In a rolling window each segment is told the mappings that its stacks run through. */
+static void write_mapping(struct session *s, const struct process *p, struct space_mapping *m)
 {
-	struct session *s = ctx;
 	struct record_mapping record = {
 		.time_ns = s->now_ns,
 		.start = m->start,
@@ -36,7 +37,16 @@ static void write_mapping(void *ctx, struct process *p, const struct space_mappi
 		.module = m->module->capture_id,
 	};
 
+	m->told_in = capture_segment(s->writer);
 	capture_record(s->writer, RECORD_MAPPING, &record, sizeof(record));
+}
+
+static void mapping_is_new(void *ctx, struct process *p, struct space_mapping *m)
+{
+	struct session *s = ctx;
+
+	if (!capture_segment(s->writer))
+		write_mapping(s, p, m);
 	if (m->module->jit)
 		jit_announced(s, p, m->module);
 	if (m->module->refused && m->module->refused != ENOEXEC && !m->module->loss_counted) {
@@ -60,7 +70,7 @@ int session_new(struct capture_writer *w, const struct thread_selection *selecti
 	s->frames = calloc(FRAME_LIMIT, sizeof(*s->frames));
 	rc = s->frames ? module_store_new(w, &s->modules, err) : err_nomem(err);
 	if (!rc)
-		rc = process_table_new(s->modules, write_mapping, s, &s->processes, err);
+		rc = process_table_new(s->modules, mapping_is_new, s, &s->processes, err);
 	if (!rc)
 		rc = unwinder_new(&s->unwinder, err);
 	if (rc) {
@@ -79,6 +89,7 @@ void session_free(struct session *s)
 	process_table_free(s->processes);
 	module_store_free(s->modules);
 	vec_release(&s->seen_ns);
+	vec_release(&s->keepers);
 	free(s->frames);
 	free(s);
 }
@@ -103,9 +114,34 @@ static void write_name(struct session *s, struct thread *th)
 		.name = capture_string(s->writer, th->name),
 	};
 
+	th->told_in = capture_segment(s->writer);
 	th->name_pending = false;
 	th->names++;
 	capture_record(s->writer, RECORD_THREAD, &record, sizeof(record));
+}
+
+static void write_process(
+	struct session *s, struct process *p, pid_t ppid, const char *command)
+{
+	struct record_process record = {
+		.time_ns = s->now_ns,
+		.pid = (uint32_t)p->pid,
+		.ppid = (uint32_t)ppid,
+		.command = capture_string(s->writer, command),
+	};
+
+	p->told_in = capture_segment(s->writer);
+	capture_record(s->writer, RECORD_PROCESS, &record, sizeof(record));
+}
+
+void session_tell(struct session *s, struct thread *th)
+{
+	uint32_t segment = capture_segment(s->writer);
+
+	if (th->process->told_in != segment)
+		write_process(s, th->process, th->process->ppid, th->process->command);
+	if (th->name_pending || th->told_in != segment)
+		write_name(s, th);
 }
 
 /* A thread may call itself something new a million times a second. What it was called when it was
@@ -114,27 +150,28 @@ static void name_thread(struct session *s, struct thread *th, const char *name)
 {
 	snprintf(th->name, sizeof(th->name), "%s", name);
 	select_thread(s, th);
-	if (th->names < NAMES_AT_ONCE)
+	if (th->names < NAMES_AT_ONCE && !capture_segment(s->writer))
 		write_name(s, th);
 	else
 		th->name_pending = true;
 }
 
-static void write_process(struct session *s, pid_t pid, pid_t ppid)
+/* It is new, or another program from now on. A file is told at once, a window with its next sample:
+ * by then the process may be gone, so its command line is kept. */
+static void name_process(struct session *s, struct process *p, pid_t ppid)
 {
 	char command[4096];
 
-	if (proc_command_line(pid, command, sizeof(command), NULL))
+	if (proc_command_line(p->pid, command, sizeof(command), NULL))
 		command[0] = '\0';
-
-	struct record_process record = {
-		.time_ns = s->now_ns,
-		.pid = (uint32_t)pid,
-		.ppid = (uint32_t)ppid,
-		.command = capture_string(s->writer, command),
-	};
-
-	capture_record(s->writer, RECORD_PROCESS, &record, sizeof(record));
+	if (!capture_segment(s->writer)) {
+		write_process(s, p, ppid, command);
+		return;
+	}
+	free(p->command);
+	p->command = strdup(command);
+	p->ppid = ppid ? ppid : p->ppid;
+	p->told_in = 0;
 }
 
 /* A thread that no record announced: it ran before we came. */
@@ -161,7 +198,7 @@ static struct process *adopt_process(struct session *s, pid_t pid, struct err *e
 		return NULL;
 	}
 	proc_status_read(pid, &status, NULL);
-	write_process(s, pid, status.ppid);
+	name_process(s, p, status.ppid);
 	process_snapshot(s->processes, p, clock_monotonic_ns(), err);
 	return p;
 }
@@ -237,7 +274,7 @@ void session_renamed(
 	name_thread(s, th, name);
 	if (exec && time_ns >= p->snapshot_ns) {
 		process_exec(s->processes, p, tid);
-		write_process(s, pid, 0);
+		name_process(s, p, 0);
 	}
 }
 
@@ -255,7 +292,7 @@ void session_forked(
 	if (!p)
 		return;
 	if (pid != ppid)
-		write_process(s, pid, ppid);
+		name_process(s, p, ppid);
 	th = thread_get(s->processes, p, tid);
 	if (th && !th->name[0]) /* a new thread bears its creator's name until it is given one */
 		name_thread(s, th, name);
@@ -303,12 +340,14 @@ static bool refresh(struct session *s, struct process *p)
 static bool find_mapping(void *ctx, uint64_t addr, struct unwind_mapping *ret)
 {
 	struct walk_ctx *w = ctx;
-	const struct space_mapping *m = process_mapping(w->process, addr);
+	struct space_mapping *m = process_mapping(w->process, addr);
 
 	if (!m && w->session->sampled_pc == addr && refresh(w->session, w->process))
 		m = process_mapping(w->process, addr);
 	if (!m)
 		return false;
+	if (m->told_in != capture_segment(w->session->writer))
+		write_mapping(w->session, w->process, m);
 	if (m->module->kind == MODULE_JIT && !m->module->jit) {
 		jit_mapping(w->session, w->process, m, addr, ret);
 		return true;
@@ -495,6 +534,7 @@ bool session_sample(struct session *s, const struct raw_sample *raw, struct stor
 	struct thread *th = known_thread(s, raw->pid, raw->tid);
 	struct stored_stack stack;
 
+	session_roll(s, raw->time_ns);
 	s->now_ns = raw->time_ns;
 	if (!th || !th->selected)
 		return false;
@@ -503,8 +543,7 @@ bool session_sample(struct session *s, const struct raw_sample *raw, struct stor
 
 	if (!due)
 		return false;
-	if (th->name_pending)
-		write_name(s, th);
+	session_tell(s, th);
 	store_stack(s, th, &raw->stack, &stack);
 
 	struct record_sample record = {
@@ -539,10 +578,18 @@ bool session_stack(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns,
 	s->now_ns = time_ns;
 	if (!th)
 		return false;
-	if (th->name_pending)
-		write_name(s, th);
+	session_tell(s, th);
 	store_stack(s, th, raw, ret);
 	return true;
+}
+
+/* A number that was not carried over into this segment names another stack now. */
+static uint32_t known_stack(struct session *s, uint32_t leaf)
+{
+	if (leaf == CAPTURE_NONE || capture_window_knows(s->writer, leaf))
+		return leaf;
+	session_lost(s, LOSS_OFF_CPU_STACK, 1);
+	return CAPTURE_NONE;
 }
 
 void session_off_cpu(struct session *s, const struct off_cpu_interval *i)
@@ -571,6 +618,9 @@ void session_off_cpu(struct session *s, const struct off_cpu_interval *i)
 
 	if (!th || !th->selected)
 		return;
+	session_tell(s, th);
+	record.stack = known_stack(s, record.stack);
+	record.waker_stack = known_stack(s, record.waker_stack);
 	capture_record(s->writer, RECORD_OFF_CPU, &record, sizeof(record));
 	s->stats.off_cpu++;
 	s->stats.off_cpu_ns += i->blocked_ns + i->queued_ns;
@@ -589,6 +639,7 @@ void session_thread_times(struct session *s, pid_t pid, pid_t tid, const struct 
 
 	if (!th || !th->selected)
 		return;
+	session_tell(s, th);
 	memcpy(record.ns, t->ns, sizeof(t->ns));
 	capture_record(s->writer, RECORD_THREAD_TIMES, &record, sizeof(record));
 }
@@ -626,6 +677,7 @@ void session_flush(struct session *s, uint64_t now_ns)
 		s->pending_losses[kind] = 0;
 	}
 	capture_writer_flush(s->writer);
+	session_roll(s, now_ns);
 	sweep(s);
 }
 

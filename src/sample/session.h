@@ -119,6 +119,21 @@ bool session_selects(struct session *s, pid_t tid);
 /* Writes what is pending, so that a kill -9 from now on loses nothing older. */
 void session_flush(struct session *s, uint64_t now_ns);
 
+/*
+ * Into a rolling window (capture/window.h): numbers of stacks hold only until the next session_sample()
+ * or session_flush(). Whoever keeps one for longer says so once; `each` is then called when they change, and
+ * calls session_kept_stack() for each one it keeps, CAPTURE_NONE or not. -ENOMEM.
+ */
+typedef void (*session_kept_stacks)(void *ctx, struct session *s);
+int session_keeps_stacks(struct session *s, session_kept_stacks each, void *ctx, struct err *err);
+void session_kept_stack(struct session *s, uint32_t *leaf);
+
+/* From now on the session writes to `w`, a file into which its window was written: `modules` is what
+ * capture_window_write() gave. All known processes and threads are named in it. For the end of a
+ * session: nothing can be sampled after that. */
+void session_move(
+	struct session *s, struct capture_writer *w, const uint32_t *modules, size_t count);
+
 struct session_stats {
 	uint64_t samples, frames, weight_ns;
 	uint64_t ends[UNWIND_END_COUNT];

@@ -8,6 +8,12 @@
 #include "sample/session.h"
 #include "sample/tail.h"
 
+/* Somebody who keeps stack numbers over time. */
+struct stack_keeper {
+	session_kept_stacks each;
+	void *ctx;
+};
+
 struct session {
 	struct capture_writer *writer;
 	const struct thread_selection *selection;
@@ -23,7 +29,15 @@ struct session {
 	struct session_stats stats;
 	unsigned perf_maps;          /* that are open */
 	VEC(uint64_t) seen_ns;       /* by frame: see jit_seen(); 0: not noted */
+	VEC(struct stack_keeper) keepers;
 	size_t sweep_above; /* known threads and processes above which the dead are looked for */
 };
+
+/* Writes down the names of the thread and its process where that was not done yet, in the file or in
+ * this segment of the window. */
+void session_tell(struct session *s, struct thread *th);
+
+/* rolling.c: begins a new segment of the window when that is due. */
+void session_roll(struct session *s, uint64_t now_ns);
 
 #endif

@@ -29,7 +29,7 @@ struct world {
 	unsigned added;
 };
 
-static void count_added(void *ctx, struct process *p, const struct space_mapping *m)
+static void count_added(void *ctx, struct process *p, struct space_mapping *m)
 {
 	((struct world *)ctx)->added++;
 }
