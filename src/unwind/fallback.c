@@ -11,165 +11,14 @@
  *
  * And a fourth where a rule covers the pc and needs the frame pointer, which is not known: the frame is
  * looked for by its return address.
- *
- * What tells a return address from any other number that points into code is the call before it;
- * and the best witness is a direct call whose target is the function we are in.
  */
+#include "unwind/evidence.h"
 #include "unwind/pc_cache.h"
 
 #define SCAN_WORDS 256
 #define SCAN_WORDS_FAR 2048  /* for a direct call of our own function, when there was nothing near */
 #define SCAN_WORDS_JIT 64 /* each look at code that is no file is a system call */
 #define ROOT_WORDS 32	  /* how near a bottom must be to beat a direct call of something else */
-#define WRAPPER_BYTES                                                                              \
-	96 /* how far into a function to look for the jump that makes it a wrapper                 \
-	    */
-#define FUNCTION_BYTES (16 << 10) /* a call's target further below the pc is another function */
-
-/* How well an address holds as the return address of the frame we stand on; ascending. */
-enum evidence {
-	NOT_A_CALL,
-	UNREADABLE,    /* executable, but its bytes cannot be had */
-	CALLS_OTHER,   /* a direct call of something else: right only if that jumped on to us */
-	CALLS_UNKNOWN, /* an indirect call */
-	CALLS_US,
-};
-
-struct candidate {
-	uint64_t slot; /* where on the stack it was found */
-	uint64_t pc;
-	uint64_t target; /* CALLS_US: the start of our function */
-	struct walk_mapping at;
-	enum evidence evidence;
-	uint8_t source; /* where the slot was read (enum unwind_source) */
-};
-
-/* Can a function that starts at `target` hold our pc? */
-static bool is_our_start(struct walk *w, uint64_t target)
-{
-	const struct unwind_frame *f = walk_frame(w);
-	uint64_t pc = walk_lookup_address(f->pc, f->is_return);
-
-	if (target < w->at.start || target >= w->at.end || target > pc ||
-		pc - target >= FUNCTION_BYTES)
-		return false;
-	/* One FDE covers a whole function: where the start has one, our pc would, too. */
-	return !w->at.module || walk_pc_info(w, &w->at, target, false).kind >= PC_NO_RULE;
-}
-
-/* Where the PLT stub at `target` leads; *ret is left alone when it is none or cannot be read. */
-static void through_plt(struct walk *w, uint64_t target, uint64_t *ret)
-{
-	uint8_t code[ARCH_CODE_MAX];
-	struct walk_mapping at;
-
-	if (!walk_find(w, target, &at) || !at.executable || !at.module)
-		return;
-
-	size_t len = walk_code_from(w, &at, target, code, sizeof(code));
-	uint64_t slot = len ? w->arch->plt_slot(code, len, target) : 0, to;
-
-	if (slot && walk_read_data(w, slot, &to, sizeof(to)))
-		*ret = to;
-}
-
-/* Does the function at `target` jump on to ours (a tail call)? *ret is where that starts. */
-static bool jumps_to_us(struct walk *w, uint64_t target, uint64_t *ret)
-{
-	uint8_t code[WRAPPER_BYTES];
-	size_t len, step = w->arch->code_align;
-
-	if (!w->at.module || target < w->at.start || target >= w->at.end)
-		return false;
-	len = walk_code_from(w, &w->at, target, code, sizeof(code));
-	for (size_t i = 0; i < len; i += step) {
-		uint64_t to = w->arch->jump(code + i, len - i, target + i);
-
-		if (to && is_our_start(w, to)) {
-			*ret = to;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* A call whose target is known, or stands in memory. */
-static enum evidence judge_call(struct walk *w, struct call_site call, uint64_t *ret_target)
-{
-	uint64_t target = call.target;
-
-	if (call.form == CALL_SLOT) {
-		if (!walk_read_data(w, call.target, &target, sizeof(target)))
-			return CALLS_UNKNOWN;
-	} else if (!is_our_start(w, target)) {
-		through_plt(w, target, &target);
-	}
-	/* Also where the target itself could be our start: a wrapper below us is another function.
-	 */
-	if (!jumps_to_us(w, target, ret_target)) {
-		if (!is_our_start(w, target))
-			return CALLS_OTHER;
-		*ret_target = target;
-	}
-	return CALLS_US;
-}
-
-/* Fills in evidence and mapping of c->pc; does not ask whom a direct call calls. False: not even
- * executable memory. */
-static bool glance(struct walk *w, struct candidate *c, struct call_site *ret_call)
-{
-	uint8_t code[ARCH_CALL_MAX];
-
-	c->pc &= w->address_mask;
-	c->target = 0;
-	c->evidence = NOT_A_CALL;
-	if (c->pc < 4096 || (c->pc & (w->arch->code_align - 1)) ||
-		!walk_find(w, walk_lookup_address(c->pc, true), &c->at) || !c->at.executable)
-		return false;
-
-	size_t len = walk_code_before(w, &c->at, c->pc, code, sizeof(code));
-
-	*ret_call = w->arch->call_before(code, len, c->pc);
-	if (!len)
-		c->evidence = UNREADABLE;
-	else if (ret_call->form == CALL_INDIRECT)
-		c->evidence = CALLS_UNKNOWN;
-	else if (ret_call->form != CALL_NONE)
-		c->evidence = CALLS_OTHER;
-	return true;
-}
-
-/* The same, and is it us? Also fills in the target. */
-static bool examine(struct walk *w, struct candidate *c)
-{
-	struct call_site call;
-
-	if (!glance(w, c, &call))
-		return false;
-	if (c->evidence == CALLS_OTHER)
-		c->evidence = judge_call(w, call, &c->target);
-	return true;
-}
-
-/* Addresses that are returned to though nothing called: the runtime puts the bottom of a goroutine
- * there, the kernel the end of a signal handler. */
-static bool is_planted(struct walk *w, const struct candidate *c)
-{
-	enum pc_kind kind = walk_pc_info(w, &c->at, c->pc, true).kind;
-
-	return kind == PC_ROOT || kind == PC_SIGRETURN;
-}
-
-static void take(const struct walk *w, const struct candidate *c, uint8_t how, struct step *s)
-{
-	s->pc = c->pc;
-	s->slot = c->slot;
-	s->at = c->at;
-	s->how = how;
-	s->source = w->source;
-	s->is_return = true;
-	s->cfa = s->regs.value[w->arch->sp];
-}
 
 /* ---- frame pointer ---- */
 
@@ -181,7 +30,7 @@ static bool chain_goes_on(struct walk *w, uint64_t fp)
 	uint64_t saved;
 
 	return fp % 8 == 0 && walk_read_stack(w, fp, &saved) && (!saved || saved > fp) &&
-	       walk_read_stack(w, fp + 8, &c.pc) && glance(w, &c, &call);
+	       walk_read_stack(w, fp + 8, &c.pc) && candidate_glance(w, &c, &call);
 }
 
 /* Interpreters and deoptimisers push return addresses by hand and jump, so no call stands before
@@ -209,9 +58,9 @@ static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step
 	if (!walk_read_stack(w, fp, &saved) || !walk_read_stack(w, fp + 8, &c.pc))
 		return walk_unreadable(w, fp + 8) == UNWIND_TRUNCATED ? UNWIND_TRUNCATED
 								      : UNWIND_NO_RULE;
-	if (!glance(w, &c, &call))
+	if (!candidate_glance(w, &c, &call))
 		return UNWIND_NO_RULE;
-	if (c.evidence < least && !is_planted(w, &c) && !is_pushed_by_hand(w, &c, fp, saved))
+	if (c.evidence < least && !candidate_is_planted(w, &c) && !is_pushed_by_hand(w, &c, fp, saved))
 		return UNWIND_NO_RULE;
 	/* Where the caller has a rule its fp may be any register; else the chain must go up. */
 	if (saved && saved <= fp && walk_pc_info(w, &c.at, c.pc, true).kind >= PC_NO_RULE)
@@ -220,7 +69,7 @@ static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step
 	s->regs = (struct unwind_regs){0};
 	walk_set(&s->regs, arch->sp, fp + 16);
 	walk_set(&s->regs, arch->fp, saved);
-	take(w, &c, UNWIND_FP, s);
+	candidate_take(w, &c, UNWIND_FP, s);
 	return STEP_OK;
 }
 
@@ -244,9 +93,9 @@ static bool leaf_candidate(struct walk *w, struct candidate *c)
 	}
 	uint8_t source = w->source;
 
-	if (!examine(w, c))
+	if (!candidate_examine(w, c))
 		return false;
-	if (c->evidence == NOT_A_CALL && is_planted(w, c))
+	if (c->evidence == NOT_A_CALL && candidate_is_planted(w, c))
 		c->evidence = CALLS_UNKNOWN;
 	w->source = source;
 	return true;
@@ -260,7 +109,7 @@ static int step_leaf(struct walk *w, const struct candidate *c, struct step *s)
 	s->regs = w->regs;
 	s->regs.known &= arch->preserved;
 	walk_set(&s->regs, arch->sp, arch->lr == ARCH_NO_REG ? sp + 8 : sp);
-	take(w, c, UNWIND_LEAF, s);
+	candidate_take(w, c, UNWIND_LEAF, s);
 	return STEP_OK;
 }
 
@@ -278,7 +127,7 @@ static bool caller_holds(struct walk *w, const struct candidate *c)
 		return true; /* cannot tell */
 	if (!(next.pc & w->address_mask))
 		return true;
-	return glance(w, &next, &call) && (next.evidence != NOT_A_CALL || is_planted(w, &next));
+	return candidate_glance(w, &next, &call) && (next.evidence != NOT_A_CALL || candidate_is_planted(w, &next));
 }
 
 /* The words from sp up, `from` to `to`. `best` gets the most convincing one; false when there is none,
@@ -302,7 +151,7 @@ static bool scan_words(struct walk *w, unsigned from, unsigned to, enum evidence
 			break;
 		}
 		c.source = w->source;
-		if (!examine(w, &c) || c.evidence < CALLS_OTHER)
+		if (!candidate_examine(w, &c) || c.evidence < CALLS_OTHER)
 			continue;
 		/* Pushed once, at the bottom: never a left-over, and nothing lies above. */
 		if (walk_pc_info(w, &c.at, c.pc, true).kind == PC_ROOT) {
@@ -328,7 +177,7 @@ static bool is_frame_pointer(struct walk *w, uint64_t fp, uint64_t floor)
 	struct call_site call;
 
 	return fp > floor && fp % 8 == 0 && fp - floor < WALK_STACK_BYTES &&
-	       walk_read_stack(w, fp + 8, &c.pc) && glance(w, &c, &call) &&
+	       walk_read_stack(w, fp + 8, &c.pc) && candidate_glance(w, &c, &call) &&
 	       c.evidence >= CALLS_OTHER;
 }
 
@@ -372,7 +221,7 @@ static int step_scan(struct walk *w, struct step *s)
 	recover_fp(w, c.slot, s);
 	walk_set(&s->regs, w->arch->sp, c.slot + 8);
 	w->source = c.source;
-	take(w, &c, UNWIND_SCAN, s);
+	candidate_take(w, &c, UNWIND_SCAN, s);
 	return STEP_OK;
 }
 
@@ -431,7 +280,7 @@ static bool lost_caller_holds(
 		return caller_holds(w, c);
 	return walk_read_stack(w, fp + lost->fp_above, &saved) && saved > fp && saved % 8 == 0 &&
 		saved - fp < WALK_STACK_BYTES && walk_read_stack(w, saved + lost->ra_above, &next.pc) &&
-		glance(w, &next, &call) && (next.evidence != NOT_A_CALL || is_planted(w, &next));
+		candidate_glance(w, &next, &call) && (next.evidence != NOT_A_CALL || candidate_is_planted(w, &next));
 }
 
 /* How well the word at `slot` holds as the return address of the lost frame. */
@@ -442,7 +291,7 @@ static bool judge_lost(struct walk *w, const struct lost_frame *lost, struct can
 	if (!walk_read_stack(w, c->slot, &c->pc))
 		return false;
 	c->source = w->source;
-	if (!glance(w, c, &call) || c->evidence < CALLS_OTHER) {
+	if (!candidate_glance(w, c, &call) || c->evidence < CALLS_OTHER) {
 		c->evidence = NOT_A_CALL;
 		return true;
 	}
@@ -452,7 +301,7 @@ static bool judge_lost(struct walk *w, const struct lost_frame *lost, struct can
 		if (call.form == CALL_SLOT)
 			walk_read_data(w, call.target, &target, sizeof(target));
 		if (target != lost->start)
-			through_plt(w, target, &target);
+			walk_through_plt(w, target, &target);
 		c->evidence = target == lost->start ? CALLS_US : NOT_A_CALL;
 	}
 	if (c->evidence != NOT_A_CALL && !lost_caller_holds(w, lost, c, c->slot - lost->ra_above))
@@ -511,7 +360,7 @@ static bool is_trampoline(struct walk *w)
 	/* Frames found here were looked at before they were taken. */
 	if (w->at.module || !f->is_return || f->how != UNWIND_CFI)
 		return false;
-	return f->pc == w->at.start || (glance(w, &c, &call) && c.evidence == NOT_A_CALL);
+	return f->pc == w->at.start || (candidate_glance(w, &c, &call) && c.evidence == NOT_A_CALL);
 }
 
 /* A libc without CFI whose file cannot be had. */
