@@ -36,6 +36,8 @@ struct sampler_facts {
 	size_t threads;        /* attached one by one */
 	size_t missed_threads; /* that could not be attached */
 	uint64_t ring_bytes_read;
+	/* From a sample to when its stack was read on in the running target; 0: no sample. */
+	uint64_t delay_mean_ns, delay_p99_ns;
 	/* How long threads were stopped, by samplers that do; 0: none was. */
 	uint64_t stops, pause_p50_ns, pause_p99_ns, pause_max_ns;
 };

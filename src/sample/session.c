@@ -375,8 +375,13 @@ static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, 
 {
 	const struct walk_ctx *w = ctx;
 
-	return tail_read(
-		&w->session->tail, w->tid, proc_address_mask(), frames, count, addr, ret);
+	struct tail_stack stack = {
+		.tid = w->tid,
+		.address_mask = proc_address_mask(),
+		.end = w->process->stack_end,
+	};
+
+	return tail_read(&w->session->tail, &stack, frames, count, addr, ret);
 }
 
 /* The kernel's part of the stack on top of `parent`; its leaf node. */

@@ -22,10 +22,17 @@ struct tail {
 	uint8_t bytes[TAIL_BYTES];
 };
 
-/* A window of at most TAIL_BYTES at `addr` of `pid`, as far as that is mapped; borrowed from `t`.
- * `frames` are those that must still stand: return addresses are compared in the bits of
- * `address_mask` (0: all), for frames hold them without the signature. Never stops the target. */
-enum unwind_tail tail_read(struct tail *t, pid_t pid, uint64_t address_mask,
+/* Whose stack. */
+struct tail_stack {
+	pid_t tid;
+	uint64_t address_mask; /* bits of a return address that are address; 0: all */
+	uint64_t end;          /* the top of the process's first stack, 0: not known */
+};
+
+/* A window of at most TAIL_BYTES at `addr`, as far as that is mapped; borrowed from `t`. `frames`
+ * are those that must still stand: return addresses are compared under the mask, for frames hold
+ * them without the signature. Never stops the target. */
+enum unwind_tail tail_read(struct tail *t, const struct tail_stack *stack,
 	const struct unwind_frame *frames, size_t count, uint64_t addr, struct unwind_dump *ret);
 
 #endif

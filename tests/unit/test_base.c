@@ -8,6 +8,7 @@
 #include "base/cursor.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/histogram.h"
 #include "base/intern.h"
 #include "base/vec.h"
 
@@ -116,8 +117,31 @@ TEST(intern_is_stable)
 	intern_release(&t);
 }
 
+static bool near(uint64_t got, uint64_t want)
+{
+	return got * 100 >= want * 93 && got * 100 <= want * 107;
+}
+
+TEST(histogram_tells_quantiles)
+{
+	static struct histogram h, few;
+
+	check_u64(histogram_quantile(&h, 500), 0);
+	check_u64(histogram_mean(&h), 0);
+	for (uint64_t i = 1; i <= 100000; i++)
+		histogram_add(&h, i);
+	check_u64(histogram_mean(&h), 50000);
+	check(near(histogram_quantile(&h, 500), 50000));
+	check(near(histogram_quantile(&h, 990), 99000));
+	check_u64(histogram_quantile(&h, 1000), 100000);
+	histogram_add(&few, 3);
+	histogram_add(&few, UINT64_MAX);
+	check_u64(histogram_quantile(&few, 500), 3);
+	check_u64(histogram_quantile(&few, 501), UINT64_MAX);
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(err_words), T(vec_grows), T(buf_text), T(cursor_is_sticky),
-		T(hash_is_xxh64), T(intern_is_stable));
+		T(hash_is_xxh64), T(intern_is_stable), T(histogram_tells_quantiles));
 }

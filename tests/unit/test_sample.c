@@ -373,51 +373,62 @@ TEST(shared_files_are_one_module)
 TEST(tail_of_frames_that_still_stand)
 {
 	static struct tail tail;
+	const struct tail_stack own = {.tid = getpid()};
 	uint64_t stack[8] = {0, 0x1111, 0, 0x2222, 5, 6, 7, 8};
 	uint64_t at = (uint64_t)(uintptr_t)stack;
 	struct unwind_frame frames[3] = {{.pc = 9}, {.pc = 0x1111, .slot = at + 8},
 		{.pc = 0x2222, .slot = at + 24}};
 	struct unwind_dump got = {0};
 
-	check(tail_read(&tail, getpid(), 0, frames, 3, at + 32, &got) == UNWIND_TAIL_OK);
+	check(tail_read(&tail, &own, frames, 3, at + 32, &got) == UNWIND_TAIL_OK);
 	check_u64(got.start, at + 32);
 	check(got.size >= 32 && got.size <= TAIL_BYTES && !memcmp(got.bytes, stack + 4, 32));
 	stack[1]++;
-	check(tail_read(&tail, getpid(), 0, frames, 3, at + 32, &got) == UNWIND_TAIL_CHANGED);
+	check(tail_read(&tail, &own, frames, 3, at + 32, &got) == UNWIND_TAIL_CHANGED);
 	/* No return address to look at: no proof. */
-	check(tail_read(&tail, getpid(), 0, frames, 1, at + 32, &got) == UNWIND_TAIL_UNREADABLE);
-	check(tail_read(&tail, getpid(), 0, frames, 3, 8, &got) == UNWIND_TAIL_UNREADABLE);
+	check(tail_read(&tail, &own, frames, 1, at + 32, &got) == UNWIND_TAIL_UNREADABLE);
+	check(tail_read(&tail, &own, frames, 3, 8, &got) == UNWIND_TAIL_UNREADABLE);
 }
 
 /* aarch64: the word on the stack carries a signature, the frame does not. */
 TEST(tail_of_signed_frames)
 {
 	static struct tail tail;
-	const uint64_t mask = 0xffffffffffff;
+	const struct tail_stack own = {.tid = getpid()};
+	const struct tail_stack masked = {.tid = getpid(), .address_mask = 0xffffffffffff};
 	uint64_t word = 0x2aaaaaab1234 | 0x5aULL << 48;
 	struct unwind_frame frame = {
 		.pc = 0x2aaaaaab1234, .slot = (uint64_t)(uintptr_t)&word};
 	struct unwind_dump got = {0};
 
-	check(tail_read(&tail, getpid(), mask, &frame, 1, frame.slot, &got) == UNWIND_TAIL_OK);
-	check(tail_read(&tail, getpid(), 0, &frame, 1, frame.slot, &got) == UNWIND_TAIL_CHANGED);
+	check(tail_read(&tail, &masked, &frame, 1, frame.slot, &got) == UNWIND_TAIL_OK);
+	check(tail_read(&tail, &own, &frame, 1, frame.slot, &got) == UNWIND_TAIL_CHANGED);
 	word ^= 0x100;
-	check(tail_read(&tail, getpid(), mask, &frame, 1, frame.slot, &got) ==
+	check(tail_read(&tail, &masked, &frame, 1, frame.slot, &got) ==
 		UNWIND_TAIL_CHANGED);
 }
 
 TEST(tail_ends_with_its_mapping)
 {
 	static struct tail tail;
+	const struct tail_stack own = {.tid = getpid()};
 	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t word = 0x3333;
 	struct unwind_frame frame = {.pc = word, .slot = (uint64_t)(uintptr_t)&word};
 	struct unwind_dump got = {0};
 
 	munmap(pages + 4096, 4096);
-	check(tail_read(&tail, getpid(), 0, &frame, 1, (uint64_t)(uintptr_t)pages + 4000, &got) ==
+	check(tail_read(&tail, &own, &frame, 1, (uint64_t)(uintptr_t)pages + 4000, &got) ==
 		UNWIND_TAIL_OK);
 	check_u64(got.size, 96);
+	/* Known to end, though what follows is mapped. */
+	const struct tail_stack first = {.tid = getpid(), .end = (uint64_t)(uintptr_t)pages + 3000};
+	check(tail_read(&tail, &first, &frame, 1, (uint64_t)(uintptr_t)pages + 1000, &got) ==
+		UNWIND_TAIL_OK);
+	check_u64(got.size, 2000);
+	frame.slot = 8;
+	check(tail_read(&tail, &own, &frame, 1, (uint64_t)(uintptr_t)pages, &got) ==
+		UNWIND_TAIL_UNREADABLE);
 	munmap(pages, 4096);
 }
 

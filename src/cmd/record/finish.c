@@ -55,6 +55,21 @@ static uint64_t ring_bytes(const struct recording *r)
 	return sum;
 }
 
+/* How stale the target's memory was when stacks were read on in it. */
+static void write_delays(struct recording *r)
+{
+	struct sampler_facts facts;
+	char number[32];
+
+	r->samplers[0]->ops->facts(r->samplers[0], &facts);
+	if (!facts.delay_mean_ns)
+		return;
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)facts.delay_mean_ns);
+	capture_meta(r->writer, "delay_mean_ns", number);
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)facts.delay_p99_ns);
+	capture_meta(r->writer, "delay_p99_ns", number);
+}
+
 int record_finish(struct recording *r, struct err *err)
 {
 	struct naming_options naming = {
@@ -66,6 +81,7 @@ int record_finish(struct recording *r, struct err *err)
 	for (size_t i = 0; i < r->sampler_count; i++)
 		r->samplers[i]->ops->drain(r->samplers[i], true);
 	check_coverage(r);
+	write_delays(r);
 	session_flush(r->session, stop_ns);
 	r->end_ns = stop_ns;
 

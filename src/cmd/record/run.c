@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/vec.h"
+#include "os/priority.h"
 
 #define FLUSH_NS NS_PER_S /* what a kill -9 can cost at most */
 
@@ -54,8 +55,13 @@ static void show_progress(struct recording *r, uint64_t now)
 		(unsigned long long)capture_writer_bytes(r->writer) / 1024);
 }
 
+/* What there is to do besides draining. */
+struct work {
+	bool signal, ended;
+};
+
 /* Sleeps until there is something to do, at most until `until_ns`. */
-static void wait_for_work(struct recording *r, uint64_t until_ns)
+static struct work wait_for_work(struct recording *r, uint64_t until_ns)
 {
 	uint64_t now = clock_monotonic_ns(), ns = until_ns > now ? until_ns - now : 0;
 	struct timespec timeout = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
@@ -68,8 +74,10 @@ static void wait_for_work(struct recording *r, uint64_t until_ns)
 	for (size_t i = 0; i < r->sampler_count; i++)
 		fds[2 + i] = (struct pollfd){
 			.fd = r->samplers[i]->ops->fd(r->samplers[i]), .events = POLLIN};
-	ppoll(fds, 2 + r->sampler_count, &timeout, NULL);
+	if (ppoll(fds, 2 + r->sampler_count, &timeout, NULL) < 0)
+		return (struct work){.signal = true};
 	r->wakeups++;
+	return (struct work){.signal = fds[0].revents, .ended = fds[1].revents};
 }
 
 /* When to drain again though nothing is readable. */
@@ -86,15 +94,20 @@ static uint64_t drain(struct recording *r)
 	return wait_ns == UINT64_MAX ? wait_ns : clock_monotonic_ns() + wait_ns;
 }
 
-void record_run(struct recording *r)
+static bool is_all_over(struct recording *r)
+{
+	return !r->args->all && !r->args->cgroup && all_ended(r);
+}
+
+static void run(struct recording *r)
 {
 	uint64_t flush_ns = r->start_ns + FLUSH_NS;
 	uint64_t drain_ns = UINT64_MAX;
 
 	for (;;) {
 		uint64_t until = r->end_ns && r->end_ns < flush_ns ? r->end_ns : flush_ns;
+		struct work work = wait_for_work(r, drain_ns < until ? drain_ns : until);
 
-		wait_for_work(r, drain_ns < until ? drain_ns : until);
 		drain_ns = drain(r);
 
 		uint64_t now = clock_monotonic_ns();
@@ -103,16 +116,27 @@ void record_run(struct recording *r)
 			session_flush(r->session, now);
 			show_progress(r, now);
 			flush_ns = now + FLUSH_NS;
+			work.ended = true; /* perhaps */
 		}
 		if (capture_writer_error(r->writer, NULL)) {
 			r->reason = END_ERROR;
 			return;
 		}
-		if (record_take_signal(r) || (!r->args->all && !r->args->cgroup && all_ended(r)))
+		if ((work.signal && record_take_signal(r)) || (work.ended && is_all_over(r)))
 			return;
 		if (r->end_ns && now >= r->end_ns) {
 			r->reason = END_DURATION;
 			return;
 		}
 	}
+}
+
+void record_run(struct recording *r)
+{
+	struct priority before;
+
+	/* The tail of a stack is gone when its thread runs on; naming has time. */
+	priority_raise(&before);
+	run(r);
+	priority_restore(&before);
 }

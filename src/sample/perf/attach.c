@@ -399,6 +399,8 @@ static void perf_facts(const struct sampler *sampler, struct sampler_facts *ret)
 		.threads = s->watched.len,
 		.missed_threads = s->missed_threads,
 		.ring_bytes_read = s->ring_bytes_read,
+		.delay_mean_ns = histogram_mean(&s->delays),
+		.delay_p99_ns = histogram_quantile(&s->delays, 990),
 	};
 }
 

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
 
+#include "base/clock.h"
 #include "base/cursor.h"
 
 /* Bytes of the sample_id trailer of every record but samples: TID, TIME, CPU, IDENTIFIER. */
@@ -129,6 +130,7 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 		return;
 	if (raw.pid <= 0) /* the idle task; -1: one that is no process any more */
 		return;
+	histogram_add(&s->delays, clock_monotonic_ns() - raw.time_ns);
 	session_sample(s->session, &raw, NULL);
 }
 

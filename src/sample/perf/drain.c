@@ -2,13 +2,23 @@
 /*
  * The rings of all CPUs as one stream in time order.
  *
- * Each ring is in order (nearly), so the oldest of the rings' next records comes next. A record of
- * another CPU may become visible a little after its time stamp; so the youngest records wait for
- * the next round. Records are handled where they lie, and their space is given back at once.
+ * Each ring is in order (nearly), so the oldest of the rings' next records comes next. Records are
+ * handled where they lie, and their space is given back at once.
+ *
+ * Only what is older than the moment before we looked at the rings is handled. Then whatever led to
+ * a record was handled before it: its time stamp, and so its cause's record, was before that moment,
+ * and a record is in its ring before anyone can act on what it tells (a thread that was just made
+ * runs only after the record of its fork was written, and so on). Records of CPUs that do not know
+ * of each other may still be handled some microseconds out of order. Waiting for those would cost
+ * what matters more: the stack beyond the copy is read from the running target, and it is still
+ * there if we come soon.
  */
 #include "sample/perf/perf_priv.h"
 
 #include "base/clock.h"
+
+/* Before the caller gets its turn, though new records keep coming. */
+#define MAX_ROUNDS 16
 
 /* Looks at the oldest record of a ring. */
 static void look(struct perf_sampler *s, struct cpu_ring *r)
@@ -32,24 +42,36 @@ static struct cpu_ring *oldest(struct perf_sampler *s)
 	return first;
 }
 
-uint64_t perf_drain(struct sampler *sampler, bool last)
+/* Whether there was anything. */
+static bool drain_round(struct perf_sampler *s, bool last)
 {
-	struct perf_sampler *s = perf_of(sampler);
-	/* Longer than a CPU takes from the time stamp to the published record. */
-	uint64_t horizon = last ? UINT64_MAX : clock_monotonic_ns() - PERF_SETTLE_NS;
+	uint64_t horizon = last ? UINT64_MAX : clock_monotonic_ns();
 	struct cpu_ring *r;
+	bool any;
 
 	vec_each(&s->rings, ring) {
 		perf_ring_begin(&ring->ring);
 		if (!ring->next)
 			look(s, ring);
 	}
-	while ((r = oldest(s)) && r->next_ns <= horizon) {
+	r = oldest(s);
+	any = r;
+	for (; r && r->next_ns <= horizon; r = oldest(s)) {
 		s->ring_bytes_read += r->next->size;
 		perf_decode(s, r->next);
 		perf_ring_pop(&r->ring);
 		look(s, r);
 	}
+	return any;
+}
+
+uint64_t perf_drain(struct sampler *sampler, bool last)
+{
+	struct perf_sampler *s = perf_of(sampler);
+	int rounds = 0;
+
+	while (drain_round(s, last) && ++rounds < MAX_ROUNDS)
+		;
 	perf_jitter(s);
-	return r ? PERF_SETTLE_NS : UINT64_MAX;
+	return rounds < MAX_ROUNDS ? UINT64_MAX : 0;
 }

@@ -23,9 +23,9 @@
 #error "sonde samples x86-64 and aarch64"
 #endif
 
-/* At low rates each sample wakes us, so that its stack can be finished and the next period drawn
- * at once; at high rates this many times a second and CPU. */
-#define WAKEUPS_HZ 250u
+/* Each sample wakes us, so that its stack can be finished before the thread returns from it; at
+ * higher rates this many times a second and CPU. */
+#define WAKEUPS_HZ 1000u
 
 static void set_common(struct perf_event_attr *attr)
 {
@@ -60,7 +60,7 @@ static void set_sampling(struct perf_event_attr *attr, const struct sampler_opti
 	attr->exclude_callchain_user = 1;
 	attr->sample_regs_user = USER_REGS;
 	attr->sample_stack_user = o->stack_bytes;
-	attr->wakeup_events = 1 + o->frequency_hz / WAKEUPS_HZ;
+	attr->wakeup_events = 1 + (o->frequency_hz - 1) / WAKEUPS_HZ;
 	attr->mmap = attr->mmap2 = 1;
 	attr->comm = attr->comm_exec = 1;
 	attr->task = 1;

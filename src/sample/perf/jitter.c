@@ -5,7 +5,8 @@
  * A program whose phases repeat with the sampling period is seen always in the same phase, and its
  * profile is wrong by any amount. So after a sample the event's next period is drawn anew, evenly
  * between 1/2 and 3/2 of the mean: then two samples in a row tell nothing about each other's phase,
- * while with a narrower draw it takes many samples to forget one.
+ * while with a narrower draw it takes many samples to forget one. At more than 250 Hz several
+ * samples in a row share a period.
  *
  * Setting a period restarts it from now, so the time since the sample is taken off. What was set
  * stays in force for every further sample until we get to set another one; what those periods were
@@ -22,6 +23,9 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+
+/* An ioctl that interrupts the CPU the thread is on: at high rates not for each sample. */
+#define DRAW_EVERY_NS (4 * NS_PER_MS)
 
 static int64_t draw_period(struct perf_sampler *s)
 {
@@ -48,6 +52,7 @@ static void draw_anew(struct perf_sampler *s, struct watched_event *e, uint64_t 
 	/* The first of these samples ended the period that was drawn; the others ran as it was set. */
 	e->debt_ns += (int64_t)(e->samples - 1) * kept;
 	e->samples = 0;
+	e->drawn_ns = now;
 	if (late > mean / 2) { /* too late to tell where the running period stands */
 		e->debt_ns += kept;
 		return;
@@ -71,6 +76,6 @@ void perf_jitter(struct perf_sampler *s)
 	uint64_t now = clock_monotonic_ns();
 
 	vec_each(&s->events, e)
-		if (e->samples)
+		if (e->samples && now - e->drawn_ns >= DRAW_EVERY_NS)
 			draw_anew(s, e, now);
 }

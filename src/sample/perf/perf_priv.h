@@ -20,6 +20,7 @@
 
 #include <sys/resource.h>
 
+#include "base/histogram.h"
 #include "base/vec.h"
 #include "os/perf_event.h"
 #include "sample/sampler.h"
@@ -32,6 +33,7 @@ struct watched_event {
 	/* for jitter.c */
 	uint64_t samples;    /* since its period was drawn, or since that was tried */
 	uint64_t sampled_ns; /* time of the last of them */
+	uint64_t drawn_ns;   /* when a period was last drawn */
 	int64_t set_ns;      /* the period in force, 0: the mean */
 	int64_t debt_ns;     /* what periods were short of the mean, in all */
 };
@@ -65,6 +67,7 @@ struct perf_sampler {
 	uint64_t period_ns, random;
 	uint64_t cycle_ps; /* picoseconds of a cycle, when cycles are counted; 0: not known */
 	uint64_t ring_bytes_read;
+	struct histogram delays; /* of samples, from their time to when we came to them */
 };
 
 static inline struct perf_sampler *perf_of(struct sampler *s)
@@ -83,9 +86,7 @@ void perf_measure_cycle(struct perf_sampler *s);
 struct watched_event *perf_event_of_id(const struct perf_sampler *s, uint64_t id);
 bool perf_watches_thread(const struct perf_sampler *s, pid_t tid);
 
-/* drain.c. The youngest records are left for the next time, since older ones of another CPU may
- * still be on their way. */
-#define PERF_SETTLE_NS 50000u
+/* drain.c */
 uint64_t perf_drain(struct sampler *sampler, bool last);
 
 /* jitter.c: draws new periods for the events that were just sampled */
