@@ -22,9 +22,7 @@ static const struct option_spec convert_options[] = {
 	OPTION_FLAG(0, "list", struct convert_args, list,
 		"list the formats, what reads them and what they cannot hold"),
 	OPTION_FLAG('q', "quiet", struct convert_args, quiet, "do not say what is lost"),
-	OPTIONS_THREADS(struct convert_args, load.threads),
-	OPTION_FLAG(0, "no-inline", struct convert_args, load.no_inline,
-		"leave out inlined functions: their time is their caller's"),
+	OPTIONS_LOAD(struct convert_args, load),
 	OPTIONS_END,
 };
 
@@ -118,7 +116,7 @@ int cmd_convert(int argc, char **argv)
 	if (rest.count < 2)
 		return options_complain(
 			&usage, "what to read and what to write must both be named");
-	status = thread_options_check(&usage, &args.load.threads);
+	status = load_check(&usage, &args.load);
 	if (status == STATUS_OK)
 		status = choose(&args, rest.args[1], &format);
 	return status ? status : convert(&args, format, rest.args[0], rest.args[1], &err);

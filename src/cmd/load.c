@@ -2,11 +2,60 @@
 /* Loading a recording for a command: the filter from its options, the damage to stderr. */
 #include "cmd/load.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "view/view.h"
 #include "cmd/cmd.h"
+
+/* The bits of one word of --state; 0: there is no such state. */
+static uint32_t state_bits(const char *word)
+{
+	enum thread_state state;
+
+	if (!strcmp(word, "off-cpu"))
+		return (1u << STATE_COUNT) - 1 - (1u << STATE_ON_CPU);
+	return profile_state_by_name(word, &state) ? 0 : 1u << state;
+}
+
+/* "futex,syscall" */
+static int add_states(
+	const struct options_usage *usage, const char *words, struct load_request *request)
+{
+	char word[32];
+
+	for (;;) {
+		size_t len = strcspn(words, ",");
+		uint32_t bits = 0;
+
+		if (len < sizeof(word)) {
+			memcpy(word, words, len);
+			word[len] = '\0';
+			bits = state_bits(word);
+		}
+		if (!bits)
+			return options_complain(
+				usage, "--state: there is no state '%.*s'", (int)len, words);
+		request->states |= bits;
+		if (!words[len])
+			return STATUS_OK;
+		words += len + 1;
+	}
+}
+
+int load_check(const struct options_usage *usage, struct load_request *request)
+{
+	int status = thread_options_check(usage, &request->threads);
+
+	vec_each(&request->state_words, words)
+		if (status == STATUS_OK)
+			status = add_states(usage, *words, request);
+	vec_release(&request->state_words);
+	if (status == STATUS_OK && request->idle && request->no_idle)
+		return options_complain(usage, "--idle and --no-idle at the same time");
+	return status;
+}
 
 /* What the file lacks, a line each. */
 static void tell_damage(const char *command, const char *path, const struct profile *p)
@@ -50,6 +99,8 @@ int load_profile(const char *command, const char *path, const struct load_reques
 		.main_only = request->threads.main_only,
 		.tid = (uint32_t)request->threads.tid,
 		.no_inline = request->no_inline,
+		.states = request->states,
+		.idle_apart = !request->idle && (request->no_idle || request->idle_apart),
 	};
 	rc = profile_load(path, &options, &p, err);
 	if (given)
@@ -57,8 +108,9 @@ int load_profile(const char *command, const char *path, const struct load_reques
 	if (rc)
 		return rc;
 	tell_damage(command, path, p);
-	rc = check_anything(
-		path, p, given || request->threads.main_only || request->threads.tid, err);
+	rc = check_anything(path, p,
+		given || request->threads.main_only || request->threads.tid || request->states,
+		err);
 	if (rc) {
 		profile_free(p);
 		return rc;

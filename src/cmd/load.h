@@ -11,8 +11,29 @@
 
 struct load_request {
 	struct thread_options threads;
+	struct option_list state_words; /* as given: names, or several with commas between them */
+	bool idle, no_idle;
 	bool no_inline;
+	bool idle_apart; /* what the command does when neither --idle nor --no-idle is given */
+	uint32_t states; /* set by load_check() */
 };
+
+/* The rows of a command's options that select what is loaded. */
+#define OPTIONS_LOAD(type, member)                                                                 \
+	OPTIONS_THREADS(type, member.threads),                                                     \
+		OPTION_LIST(0, "state", type, member.state_words, "STATE",                         \
+			"only time in this state: on-cpu, run-queue, throttled, futex, syscall, "  \
+			"page-fault, stopped, blocked, or off-cpu for all but the first; may be "  \
+			"repeated"),                                                               \
+		OPTION_FLAG(0, "idle", type, member.idle,                                          \
+			"count threads that only waited like all others"),                         \
+		OPTION_FLAG(0, "no-idle", type, member.no_idle,                                    \
+			"leave out the stacks of threads that only waited"),                       \
+		OPTION_FLAG(0, "no-inline", type, member.no_inline,                                \
+			"leave out inlined functions: their time is their caller's")
+
+/* STATUS_OK, or the complaint about the options has been made and this is the exit status. */
+int load_check(const struct options_usage *usage, struct load_request *request);
 
 /* Says on stderr what is damaged or missing. Fails when the file cannot be read, when a pattern
  * is wrong, or when damage left no sample. The caller frees *ret with profile_free(). */

@@ -25,7 +25,8 @@ static const struct option_spec report_options[] = {
 	OPTION_FLAG(0, "svg", struct report_args, svg,
 		"a flame graph: zoom by click, search by regular expression, opens in any browser"),
 	OPTION_FLAG(0, "folded", struct report_args, folded,
-		"one line a stack: root;caller;leaf SAMPLES"),
+		"one line a stack: root;caller;leaf SAMPLES, or NANOSECONDS of --wall and --off-cpu "
+		"recordings"),
 	OPTION_FLAG(0, "tree", struct report_args, tree,
 		"the call tree, one line a function (with --json: added to the object)"),
 	OPTION_FLAG(0, "inverted", struct report_args, inverted,
@@ -35,9 +36,7 @@ static const struct option_spec report_options[] = {
 		'n', "top", struct report_args, top, "N", 1, 1000000, "list this many functions"),
 	OPTION_STRING(
 		'o', "output", struct report_args, output, "FILE", "write there, not to stdout"),
-	OPTIONS_THREADS(struct report_args, load.threads),
-	OPTION_FLAG(0, "no-inline", struct report_args, load.no_inline,
-		"leave out inlined functions: their time is their caller's"),
+	OPTIONS_LOAD(struct report_args, load),
 	OPTIONS_END,
 };
 
@@ -46,7 +45,9 @@ static const struct options_usage usage = {
 	.arguments = "[FILE]",
 	.about = "Shows where the time went in a recording (" DEFAULT_RECORDING " when no FILE is "
 		 "named). Without options: one screen with the facts, the hottest functions, the "
-		 "hottest paths and the threads. Shares are shares of CPU time.",
+		 "hottest paths and the threads. Shares are shares of CPU time; of recordings with "
+		 "--wall or --off-cpu, of the time for which threads were watched, and text sets "
+		 "threads apart that only waited.",
 	.options = report_options,
 	.examples =
 		{
@@ -127,7 +128,7 @@ static int report(const struct report_args *args, const char *path, struct err *
 	return rc ? cmd_failed(usage.command, err) : status;
 }
 
-static int check(const struct report_args *args)
+static int check(struct report_args *args)
 {
 	int views = args->text + args->json + args->svg + args->folded + args->dump;
 
@@ -141,7 +142,9 @@ static int check(const struct report_args *args)
 	if (args->svg && !args->output && isatty(STDOUT_FILENO))
 		return options_complain(
 			&usage, "an SVG is not for terminals: name a file with -o flame.svg");
-	return thread_options_check(&usage, &args->load.threads);
+	/* For people. Scripts and other tools get everything. */
+	args->load.idle_apart = !args->json && !args->svg && !args->folded;
+	return load_check(&usage, &args->load);
 }
 
 int cmd_report(int argc, char **argv)

@@ -10,6 +10,11 @@
  *	 36.9%  └ beforeSleep
  *
  * The summary goes further and writes a chain that keeps most of its time together as one line.
+ * Below where threads waited stands who ended that:
+ *
+ *	 20.0%  lock › [futex]
+ *	 19.2%    woken by holder (server): worker › unlock
+ *
  * Walks are loops over an explicit stack: a tree may be deeper than ours.
  */
 #include <stdlib.h>
@@ -27,6 +32,10 @@ struct branches {
 	struct buf prefix;  /* the vertical lines left of the current node */
 	VEC(struct visit) stack;
 	VEC(uint32_t) children;
+	struct chain chain;
+	struct profile_wakes wakes; /* empty when they are not shown */
+	size_t max_wakes;           /* lines below one node */
+	double min_wake;            /* of the node's time, in percent */
 };
 
 struct visit {
@@ -105,131 +114,216 @@ static uint32_t chain_tail(const struct branches *b, uint32_t head)
 
 /* ---- one line ---- */
 
-static const char *node_name(const struct branches *b, uint32_t node)
+static const struct profile_function *function_at(const struct branches *b, uint32_t node)
 {
-	return b->p->functions.data[node_at(b, node)->function].name;
+	return &b->p->functions.data[node_at(b, node)->function];
 }
 
-static size_t add_node(struct branches *b, struct buf *line, uint32_t node, size_t columns)
+static bool is_user_code(const struct profile_function *f)
 {
-	const struct tree_node *n = node_at(b, node);
-	const struct term *t = &b->o->term;
-	const char *mark = n->inlined && n->guessed ? " (inl) ?" : n->inlined ? " (inl)"
-							       : n->guessed   ? " ?"
-									      : "";
-	size_t mark_cells = strlen(mark), room = columns > mark_cells ? columns - mark_cells : 1;
-	size_t used = name_fit(line, node_name(b, node), columns ? room : 0, t->unicode);
-
-	if (mark_cells)
-		paint(line, t, PAINT_DIM, mark);
-	return used + mark_cells;
+	return !f->kernel && f->state == STATE_ON_CPU;
 }
 
-#define CHAIN_NAME_COLUMNS 34
-
-/* Cells one link of a chain takes, with the arrow before it. */
-static size_t link_columns(const struct branches *b, uint32_t node, size_t cap)
+/* Whether nothing but waiting is at or below this node. */
+static bool only_waits(const struct branches *b, uint32_t node)
 {
-	struct buf b2 = {0};
-	size_t used = add_node((struct branches *)b, &b2, node, cap);
-
-	buf_release(&b2);
-	return used + 3;
+	if (function_at(b, node)->state != STATE_ON_CPU)
+		return true;
+	if (node_at(b, node)->self || node_at(b, node)->first_child == PROFILE_NONE)
+		return false;
+	for (uint32_t c = node_at(b, node)->first_child; c != PROFILE_NONE;
+		c = node_at(b, c)->next_sibling)
+		if (function_at(b, c)->state == STATE_ON_CPU)
+			return false;
+	return true;
 }
 
-/* How many links at the start (*ret_head) and at the end (*ret_tail) of the chain fit: the last
- * one always, then the first, then backwards from the last. */
-static void fit_chain(const struct branches *b, const uint32_t *links, size_t count,
-	size_t columns, size_t *ret_head, size_t *ret_tail)
+/* Whether frames of the kernel on the way to `tail` say no more than that a thread waited: below
+ * user code, above the frame of a state. */
+static bool kernel_is_obvious(const struct branches *b, uint32_t tail)
 {
-	size_t used = link_columns(b, links[count - 1], CHAIN_NAME_COLUMNS);
-	size_t more = 12; /* "… 12 more …" */
+	if (b->o->inverted || !only_waits(b, tail))
+		return false;
+	for (uint32_t n = node_at(b, tail)->parent; n; n = node_at(b, n)->parent)
+		if (is_user_code(function_at(b, n)))
+			return true;
+	return false;
+}
 
-	*ret_head = 0;
-	*ret_tail = 1;
-	for (size_t taken = 1; taken < count; taken++) {
-		bool first = taken == 1;
-		uint32_t next = first ? links[0] : links[count - taken];
-		size_t need = link_columns(b, next, CHAIN_NAME_COLUMNS);
+/* The links from `head` to `tail` into b->chain. */
+static int gather_chain(struct branches *b, uint32_t head, uint32_t tail)
+{
+	bool skip_kernel = kernel_is_obvious(b, tail);
+	int rc = 0;
 
-		if (columns && used + need + (taken + 1 < count ? more : 0) > columns)
-			return;
-		used += need;
-		if (first)
-			*ret_head = 1;
-		else
-			++*ret_tail;
+	b->chain.len = 0;
+	for (uint32_t n = tail; !rc; n = node_at(b, n)->parent) {
+		const struct profile_function *f = function_at(b, n);
+
+		if (!skip_kernel || !f->kernel || (n == head && !b->chain.len))
+			rc = vec_push(&b->chain, (struct chain_link){.name = f->name,
+							 .inlined = node_at(b, n)->inlined,
+							 .guessed = node_at(b, n)->guessed,
+							 .aside = f->state != STATE_ON_CPU});
+		if (n == head)
+			break;
 	}
-}
-
-static void draw_chain(struct branches *b, const uint32_t *links, size_t count, size_t columns)
-{
-	const struct term *t = &b->o->term;
-	const char *arrow = t->unicode ? " › " : " > ";
-	size_t head, tail;
-
-	if (count == 1) {
-		add_node(b, b->out, links[0], columns);
-		return;
-	}
-	fit_chain(b, links, count, columns, &head, &tail);
-	for (size_t i = 0; i < count; i++) {
-		if (i >= head && i < count - tail) {
-			paint_on(b->out, t, PAINT_DIM);
-			buf_printf(b->out, "%s%s%zu more", i ? arrow : "", t->unicode ? "…" : "..",
-				count - tail - head);
-			paint_off(b->out, t, PAINT_DIM);
-			i = count - tail;
-		}
-		if (i)
-			paint(b->out, t, PAINT_DIM, arrow);
-		/* The last link may use what room there is when it stands nearly alone. */
-		add_node(b, b->out, links[i],
-			i == count - 1 && tail == 1 && !head && columns > CHAIN_NAME_COLUMNS + 15
-				? columns - 15
-				: CHAIN_NAME_COLUMNS);
-	}
+	chain_reverse(b->chain.data, b->chain.len);
+	return rc;
 }
 
 #define PERCENT_COLUMNS 8
+#define LEAST_COLUMNS 10
+
+/* What is left of a line of the terminal behind so many columns; 0: no limit. */
+static size_t columns_behind(const struct branches *b, size_t used)
+{
+	size_t all = b->o->term.columns;
+
+	if (!all)
+		return 0;
+	return all > used + LEAST_COLUMNS ? all - used : LEAST_COLUMNS;
+}
+
+/* Percent, by its colour as hot as it is (waiting is not), and vertical lines; returns the columns they took. */
+static size_t start_line(struct branches *b, double share, bool hot)
+{
+	const struct term *t = &b->o->term;
+
+	if (hot)
+		paint_percent(b->out, t, share);
+	else
+		words_percent(b->out, share);
+	buf_str(b->out, "  ");
+	if (!b->prefix.len)
+		return PERCENT_COLUMNS;
+	paint(b->out, t, PAINT_DIM, b->prefix.data);
+	return PERCENT_COLUMNS + term_width(b->prefix.data);
+}
 
 static int draw_line(struct branches *b, const struct visit *v, uint32_t tail)
 {
 	const struct term *t = &b->o->term;
-	size_t columns = t->columns;
-	VEC(uint32_t) links = {0};
+	size_t used = start_line(b, node_share(b, v->node), !only_waits(b, tail));
+
+	if (v->branch) {
+		paint(b->out, t, PAINT_DIM,
+			t->unicode ? (v->last ? "└ " : "├ ") : (v->last ? "` " : "| "));
+		used += 2;
+	}
+	if (gather_chain(b, v->node, tail))
+		return -ENOMEM;
+	chain_draw(b->out, t, b->chain.data, b->chain.len, columns_behind(b, used));
+	buf_char(b->out, '\n');
+	return 0;
+}
+
+/* ---- who ended the waits ---- */
+
+static void wake_words(const struct branches *b, const struct profile_wake *w, struct buf *out)
+{
+	const struct profile_waker *who;
+
+	if (w->kind == WAKER_INTERRUPT) {
+		buf_str(out, "woken by a timer or a device");
+	} else if (w->kind == WAKER_THREAD) {
+		who = &b->p->wakers.data[w->waker];
+		buf_str(out, "woken by ");
+		words_text(out, who->name);
+		buf_str(out, " (");
+		words_text(out, who->process);
+		buf_char(out, ')');
+	} else {
+		buf_str(out, w->asleep ? "not woken before the recording ended"
+				       : "who woke it is not known");
+	}
+}
+
+static void draw_rest(struct branches *b, const struct profile_wake *rest, size_t count)
+{
+	const struct term *t = &b->o->term;
+	uint64_t samples = 0, weight = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		samples += rest[i].samples;
+		weight += rest[i].weight;
+	}
+	start_line(b, share_of(b->p, samples, weight), false);
+	paint_on(b->out, t, PAINT_DIM);
+	buf_str(b->out, "  woken in ");
+	words_count(b->out, count);
+	buf_str(b->out, count == 1 ? " other way" : " other ways");
+	paint_off(b->out, t, PAINT_DIM);
+	buf_char(b->out, '\n');
+}
+
+static int draw_wake(struct branches *b, const struct profile_wake *w)
+{
+	const struct term *t = &b->o->term;
+	size_t used = start_line(b, share_of(b->p, w->samples, w->weight), false);
+	struct buf words = {0};
 	int rc = 0;
 
-	paint_percent(b->out, t, node_share(b, v->node));
+	wake_words(b, w, &words);
 	buf_str(b->out, "  ");
-	paint_on(b->out, t, PAINT_DIM);
-	if (b->prefix.len)
-		buf_str(b->out, b->prefix.data);
-	if (v->branch)
-		buf_str(b->out, t->unicode ? (v->last ? "└ " : "├ ") : (v->last ? "` " : "| "));
-	paint_off(b->out, t, PAINT_DIM);
-	if (columns) {
-		size_t used = PERCENT_COLUMNS + (b->prefix.len ? term_width(b->prefix.data) : 0) +
-			      (v->branch ? 2 : 0);
-
-		columns = columns > used + 10 ? columns - used : 10;
+	paint(b->out, t, PAINT_DIM, words.data ? words.data : "");
+	used += 2 + (words.data ? term_width(words.data) : 0);
+	b->out->failed |= words.failed;
+	buf_release(&words);
+	if (w->path != PROFILE_NONE && !(rc = chain_of_node(b->p, &b->wakes.paths, w->path,
+						 &b->chain)) && b->chain.len) {
+		paint(b->out, t, PAINT_DIM, ": ");
+		chain_draw(b->out, t, b->chain.data, b->chain.len, columns_behind(b, used + 2));
 	}
-	for (uint32_t n = tail; !rc; n = node_at(b, n)->parent) {
-		rc = vec_push(&links, n);
-		if (n == v->node)
-			break;
-	}
-	for (size_t i = 0, j = links.len; !rc && i + 1 < j; i++) {
-		uint32_t swap = links.data[i];
-
-		links.data[i] = links.data[--j];
-		links.data[j] = swap;
-	}
-	if (!rc)
-		draw_chain(b, links.data, links.len, columns);
 	buf_char(b->out, '\n');
-	vec_release(&links);
 	return rc;
+}
+
+/* The rows of a node that are drawn, the heaviest; the last line may stand for several. */
+static size_t wakes_drawn(
+	const struct branches *b, uint32_t node, const struct profile_wake *rows, size_t count)
+{
+	uint64_t whole = node_at(b, node)->self_weight;
+	size_t n = 0;
+
+	while (n < count && n < b->max_wakes &&
+		percent_of(rows[n].weight, whole) >= b->min_wake)
+		n++;
+	return n;
+}
+
+/* How many lines draw_wakes() would take. */
+static size_t wake_lines(const struct branches *b, uint32_t node)
+{
+	size_t count, n;
+	const struct profile_wake *rows = profile_wakes_of(&b->wakes, node, &count);
+
+	n = wakes_drawn(b, node, rows, count);
+	return n + (n < count);
+}
+
+static int draw_wakes(struct branches *b, uint32_t node)
+{
+	size_t count, n;
+	const struct profile_wake *rows = profile_wakes_of(&b->wakes, node, &count);
+	int rc = 0;
+
+	n = wakes_drawn(b, node, rows, count);
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = draw_wake(b, &rows[i]);
+	if (n < count)
+		draw_rest(b, rows + n, count - n);
+	return rc;
+}
+
+/* In recordings where nobody looked, and from the leaves up, there is nothing to say. */
+static int find_wakes(struct branches *b, size_t most, double min_percent)
+{
+	b->max_wakes = most;
+	b->min_wake = min_percent;
+	if (!b->p->wakers_known || b->o->inverted)
+		return 0;
+	return profile_wakes_build(b->p, &b->tree, &b->wakes, NULL);
 }
 
 /* ---- the walk ---- */
@@ -275,6 +369,8 @@ static int walk(struct branches *b)
 		if (v.branch)
 			buf_str(&b->prefix, v.last ? "  " : b->o->term.unicode ? "│ " : "| ");
 		if (!rc)
+			rc = draw_wakes(b, tail);
+		if (!rc)
 			rc = push_children(b, tail);
 	}
 	return b->prefix.failed ? -ENOMEM : rc;
@@ -284,6 +380,12 @@ static int walk(struct branches *b)
 
 #define MIN_CHAIN_PERCENT 0.5
 
+/* How many lines say who ended one wait, and how much of it each is worth. */
+#define SUMMARY_WAKES 2
+#define SUMMARY_WAKE_PERCENT 10
+#define TREE_WAKES 5
+#define TREE_WAKE_PERCENT 1
+
 /* Marks the `limit` heaviest chains. A child is never heavier than its parent, so taking the
  * heaviest candidate first never shows a child without it. */
 static int choose(struct branches *b, size_t limit)
@@ -292,12 +394,12 @@ static int choose(struct branches *b, size_t limit)
 	uint32_t from = 0;
 	int rc = 0;
 
-	for (size_t taken = 0; !rc; taken++) {
+	for (size_t lines = 0; !rc;) {
 		for (uint32_t c = node_at(b, from)->first_child; c != PROFILE_NONE && !rc;
 			c = node_at(b, c)->next_sibling)
 			if (node_share(b, c) >= MIN_CHAIN_PERCENT)
 				rc = vec_push(&candidates, c);
-		if (taken == limit || !candidates.len)
+		if (lines >= limit || !candidates.len)
 			break;
 
 		size_t best = 0;
@@ -308,6 +410,7 @@ static int choose(struct branches *b, size_t limit)
 				best = i;
 		b->shown[candidates.data[best]] = 1;
 		from = chain_tail(b, candidates.data[best]);
+		lines += 1 + wake_lines(b, from);
 		candidates.data[best] = candidates.data[--candidates.len];
 	}
 	vec_release(&candidates);
@@ -321,6 +424,8 @@ static int finish(struct branches *b, int rc, struct err *err)
 	buf_release(&b->prefix);
 	vec_release(&b->stack);
 	vec_release(&b->children);
+	vec_release(&b->chain);
+	profile_wakes_release(&b->wakes);
 	profile_tree_release(&b->tree);
 	return rc;
 }
@@ -334,7 +439,9 @@ int branches_hottest(const struct profile *p, const struct view_options *o, size
 	if (rc)
 		return rc;
 	b.shown = calloc(b.tree.nodes.len, 1);
-	rc = b.shown ? choose(&b, limit) : -ENOMEM;
+	rc = b.shown ? find_wakes(&b, SUMMARY_WAKES, SUMMARY_WAKE_PERCENT) : -ENOMEM;
+	if (!rc)
+		rc = choose(&b, limit);
 	return finish(&b, rc ? rc : walk(&b), err);
 }
 
@@ -367,7 +474,9 @@ int branches_all(const struct profile *p, const struct view_options *o, double m
 
 	if (rc)
 		return rc;
-	rc = walk(&b);
+	rc = find_wakes(&b, TREE_WAKES, TREE_WAKE_PERCENT);
+	if (!rc)
+		rc = walk(&b);
 	if (!rc)
 		tell_left_out(&b);
 	return finish(&b, rc, err);

@@ -65,29 +65,48 @@ static void what_ran(const struct profile *p, struct buf *out)
 	}
 }
 
+static void counted(struct buf *out, uint64_t n, const char *one)
+{
+	words_count(out, n);
+	buf_printf(out, n == 1 ? " %s" : " %ss", one);
+}
+
+/* Samples on the CPU, with their rate; intervals off it. */
+static void how_many(
+	const struct profile *p, const struct term *t, const char *event, struct buf *out)
+{
+	const struct profile_quality *q = &p->quality;
+	const char *hz = profile_meta(p, "frequency_hz");
+
+	if (p->mode != PROFILE_OFF_CPU) {
+		buf_str(out, separator(t));
+		counted(out, q->samples - q->intervals, "sample");
+		if (hz) {
+			buf_str(out, " at ");
+			words_text(out, hz);
+			buf_str(out, " Hz");
+		}
+		if (event) {
+			buf_str(out, " (");
+			words_text(out, event);
+			buf_char(out, ')');
+		}
+	}
+	if (p->mode != PROFILE_CPU) {
+		buf_str(out, separator(t));
+		counted(out, q->intervals, "wait");
+	}
+}
+
 static void how_much(
 	const struct profile *p, const struct term *t, const char *event, struct buf *out)
 {
-	const char *hz = profile_meta(p, "frequency_hz");
-
 	buf_str(out, separator(t));
 	words_duration(out, p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0);
-	buf_str(out, separator(t));
-	words_count(out, p->samples.len);
-	buf_str(out, p->samples.len == 1 ? " sample" : " samples");
-	if (hz) {
-		buf_str(out, " at ");
-		words_text(out, hz);
-		buf_str(out, " Hz");
-	}
-	if (event) {
-		buf_str(out, " (");
-		words_text(out, event);
-		buf_char(out, ')');
-	}
-	if (p->total_weight) {
+	how_many(p, t, event, out);
+	if (p->cpu_ns) {
 		buf_str(out, separator(t));
-		words_duration(out, p->total_weight);
+		words_duration(out, p->cpu_ns);
 		buf_str(out, " CPU");
 	}
 }
@@ -123,6 +142,73 @@ void facts_headline(const struct profile *p, const struct term *t, struct buf *o
 	buf_release(&much);
 }
 
+/* ---- states ---- */
+
+struct state_share {
+	enum thread_state state;
+	uint64_t ns;
+};
+
+static int heavier(const void *left, const void *right)
+{
+	const struct state_share *a = left, *b = right;
+
+	if (a->ns != b->ns)
+		return a->ns < b->ns ? 1 : -1;
+	return (a->state > b->state) - (a->state < b->state);
+}
+
+/* What percentages are of. Where nobody measured for how long threads were watched, of the time
+ * that there is a record of. */
+static void whole_words(const struct profile *p, struct buf *out)
+{
+	uint64_t apart = 0;
+
+	vec_each(&p->threads, thread)
+		apart += thread->apart;
+	buf_str(out, "100% is ");
+	words_duration(out, share_base(p));
+	buf_str(out, ": ");
+	counted(out, p->watched_threads, "thread");
+	buf_str(out, " watched");
+	if (apart) {
+		buf_str(out, "; ");
+		words_count(out, apart);
+		buf_str(out, apart == 1 ? " that only waited is apart" : " that only waited are apart");
+	}
+	buf_char(out, '\n');
+}
+
+void facts_states(const struct profile *p, const struct term *t, struct buf *out)
+{
+	struct state_share shares[STATE_COUNT];
+	struct buf line = {0}, one = {0};
+
+	if (p->mode == PROFILE_CPU || !p->watched_ns)
+		return;
+	whole_words(p, out);
+	for (enum thread_state s = 0; s < STATE_COUNT; s++)
+		shares[s] = (struct state_share){s, p->state_ns[s]};
+	qsort(shares, STATE_COUNT, sizeof(*shares), heavier);
+	buf_str(&line, "Time: ");
+	for (size_t i = 0; i < STATE_COUNT && shares[i].ns; i++) {
+		buf_clear(&one);
+		buf_str(&one, i ? ", " : "");
+		words_share(&one, percent_of(shares[i].ns, p->watched_ns));
+		buf_printf(&one, " %s", profile_state_name(shares[i].state));
+		if (one.failed || line.failed ||
+			(t->columns && term_width(line.data) + term_width(one.data) > t->columns))
+			break;
+		buf_add(&line, one.data, one.len);
+	}
+	out->failed |= one.failed || line.failed;
+	if (!out->failed)
+		buf_add(out, line.data, line.len);
+	buf_char(out, '\n');
+	buf_release(&line);
+	buf_release(&one);
+}
+
 /* ---- stack quality ---- */
 
 static void graded(struct buf *out, const struct term *t, enum paint how, double percent,
@@ -148,27 +234,55 @@ static enum paint grade_low(double percent, double fair, double bad)
 #define FAIR_PERCENT 2
 #define BAD_PERCENT 10
 
-void facts_quality(const struct profile *p, const struct term *t, struct buf *out)
+/* `brief`: without what is zero. */
+static void quality_words(
+	const struct profile *p, const struct term *t, bool brief, struct buf *out)
 {
 	const struct profile_quality *q = &p->quality;
+	const struct {
+		double percent;
+		const char *words;
+	} flaws[] = {
+		{q->truncated_pct, "truncated, "},
+		{q->guessed_frames_pct, "guessed, "},
+		{q->unresolved_frames_pct, "unresolved, "},
+	};
 	uint64_t lost = q->losses[LOSS_RING];
 
-	if (!q->samples)
-		return;
 	buf_str(out, "Stacks: ");
-	graded(out, t, grade_high(q->rooted_pct, 97, 90), q->rooted_pct, "rooted, ");
-	graded(out, t, grade_low(q->truncated_pct, FAIR_PERCENT, BAD_PERCENT), q->truncated_pct,
-		"truncated, ");
-	graded(out, t, grade_low(q->guessed_frames_pct, FAIR_PERCENT, BAD_PERCENT),
-		q->guessed_frames_pct, "guessed, ");
-	graded(out, t, grade_low(q->unresolved_frames_pct, FAIR_PERCENT, BAD_PERCENT),
-		q->unresolved_frames_pct, "unresolved");
+	if (q->intervals && q->intervals < q->samples) {
+		graded(out, t, grade_high(q->on_cpu_rooted_pct, 97, 90), q->on_cpu_rooted_pct,
+			"rooted on-cpu, ");
+		graded(out, t, grade_high(q->off_cpu_rooted_pct, 97, 90), q->off_cpu_rooted_pct,
+			"off-cpu, ");
+	} else {
+		graded(out, t, grade_high(q->rooted_pct, 97, 90), q->rooted_pct, "rooted, ");
+	}
+	for (size_t i = 0; i < sizeof(flaws) / sizeof(flaws[0]); i++)
+		if (!brief || flaws[i].percent > 0)
+			graded(out, t,
+				grade_low(flaws[i].percent, FAIR_PERCENT, BAD_PERCENT),
+				flaws[i].percent, flaws[i].words);
 	paint_on(out, t, lost ? PAINT_BAD : PAINT_NONE);
-	buf_str(out, ", ");
 	words_count(out, lost);
 	buf_str(out, " lost");
 	paint_off(out, t, lost ? PAINT_BAD : PAINT_NONE);
 	buf_char(out, '\n');
+}
+
+void facts_quality(const struct profile *p, const struct term *t, struct buf *out)
+{
+	struct term plain = *t;
+	struct buf line = {0};
+
+	if (!p->quality.samples)
+		return;
+	plain.colour = false;
+	quality_words(p, &plain, false, &line);
+	out->failed |= line.failed;
+	if (line.data)
+		quality_words(p, t, t->columns && term_width(line.data) > t->columns, out);
+	buf_release(&line);
 }
 
 /* ---- hints ---- */
@@ -268,6 +382,29 @@ static int hint_unsampled(const struct profile *p, struct hints *h)
 	if (!words)
 		return 0;
 	buf_str(&b, words);
+	return hint(h, &b);
+}
+
+static int hint_stackless(const struct profile *p, struct hints *h)
+{
+	const struct profile_quality *q = &p->quality;
+	double percent = percent_of(q->intervals_without_stack, q->intervals);
+	struct buf b = {0};
+
+	if (percent < FAIR_PERCENT)
+		return 0;
+	words_share(&b, percent);
+	buf_str(&b, " of waits have no stack: where the threads waited then is not known");
+	return hint(h, &b);
+}
+
+static int hint_wakers(const struct profile *p, struct hints *h)
+{
+	struct buf b = {0};
+
+	if (p->wakers_known || !p->quality.intervals)
+		return 0;
+	buf_str(&b, "who ended the waits is not known: that needs BPF, ask sonde doctor");
 	return hint(h, &b);
 }
 
@@ -385,7 +522,7 @@ int facts_hints(const struct profile *p, struct hints *ret, struct err *err)
 	struct hints h = {0};
 
 	if (hint_truncated(p, &h) || hint_lost(p, &h) || hint_unsampled(p, &h) ||
-		hint_unresolved(p, &h, err) || hint_guessed(p, &h)) {
+		hint_stackless(p, &h) || hint_wakers(p, &h) || hint_unresolved(p, &h, err) || hint_guessed(p, &h)) {
 		hints_release(&h);
 		return err_nomem(err);
 	}

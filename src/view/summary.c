@@ -3,6 +3,7 @@
  * "Where is the time", in one screen: what ran, how far the stacks may be believed, the functions,
  * the paths, the threads. The facts have fixed lines; functions and paths share the rest.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,34 +11,58 @@
 
 #define MAX_HINTS 2
 #define MIN_LINES 3
+#define MIN_THREADS 2
 #define MODULE_COLUMNS 22
 #define MAX_NAME_COLUMNS 72
 
-/* How many lines the two lists get on this screen. One row stays for the shell's prompt. */
+/* How many lines the lists get on this screen. One row stays for the shell's prompt. */
 struct plan {
-	size_t functions, paths;
+	size_t threads, functions, paths;
 };
 
-/* Functions that only call others are in the paths; here they would be rows of zeros. */
-static size_t hot_functions(const struct ranking *ranking)
+/* Drops what only calls others and is in the paths, where it would be a row of zeros here; and the
+ * states, which have columns of their own. */
+static void keep_hot(const struct profile *p, struct ranking *ranking)
 {
 	size_t n = 0;
 
-	while (n < ranking->len && ranking->data[n].count.self)
-		n++;
-	return n;
+	vec_each(ranking, r)
+		if (r->count.self && p->functions.data[r->function].state == STATE_ON_CPU)
+			ranking->data[n++] = *r;
+	ranking->len = n;
 }
 
-static struct plan plan_screen(
-	const struct view_options *o, const struct ranking *ranking, size_t fixed)
+static struct plan plan_screen(const struct view_options *o, size_t hot, size_t fixed)
 {
-	size_t rows = o->term.rows ? o->term.rows - 1 : 60, hot = hot_functions(ranking);
+	size_t rows = o->term.rows ? o->term.rows - 1 : 60;
 	size_t left = rows > fixed + 2 * MIN_LINES ? rows - fixed : 2 * MIN_LINES;
 	struct plan plan = {.functions = o->top ? o->top : (left + 1) / 2};
 
 	if (plan.functions > hot)
 		plan.functions = hot;
 	plan.paths = left > plan.functions + MIN_LINES ? left - plan.functions : MIN_LINES;
+	return plan;
+}
+
+/* The same with a table of threads. Paths say most about waiting and get the most. */
+static struct plan plan_waits(
+	const struct view_options *o, size_t hot, size_t threads, size_t fixed)
+{
+	size_t rows = o->term.rows ? o->term.rows - 1 : 60;
+	size_t left = rows > fixed + 3 * MIN_LINES ? rows - fixed : 3 * MIN_LINES;
+	struct plan plan = {
+		.threads = left / 4 > MIN_THREADS ? left / 4 : MIN_THREADS,
+		.functions = o->top ? o->top : left / 4,
+	};
+
+	if (plan.threads > threads)
+		plan.threads = threads;
+	if (plan.functions > hot)
+		plan.functions = hot;
+	if (left > plan.threads + plan.functions + MIN_LINES)
+		plan.paths = left - plan.threads - plan.functions;
+	else
+		plan.paths = MIN_LINES;
 	return plan;
 }
 
@@ -92,7 +117,8 @@ static void functions_table(const struct profile *p, const struct view_options *
 	size_t columns = name_columns(p, &o->term, ranking, limit);
 
 	paint_on(out, &o->term, PAINT_TITLE);
-	buf_str(out, "  self   total  function");
+	buf_str(out, p->mode == PROFILE_CPU ? "  self   total  function"
+					    : "on-cpu   total  function");
 	pad(out, strlen("function"), columns);
 	buf_str(out, "  in");
 	paint_off(out, &o->term, PAINT_TITLE);
@@ -164,29 +190,87 @@ static void hint_lines(
 	}
 }
 
-static int body(const struct profile *p, const struct view_options *o, size_t fixed_lines,
+static const char *paths_title(const struct profile *p, const struct view_options *o)
+{
+	if (p->mode == PROFILE_CPU)
+		return o->inverted ? " total  hottest functions, and who calls them"
+				   : " total  hottest paths";
+	if (o->inverted)
+		return " total  where the time goes, from the leaves up";
+	if (!p->quality.intervals)
+		return " total  paths on the CPU";
+	return p->quality.intervals < p->quality.samples ? " total  paths on and off the CPU"
+							 : " total  paths off the CPU";
+}
+
+static int paths(const struct profile *p, const struct view_options *o, size_t limit,
 	struct buf *out, struct err *err)
+{
+	paint(out, &o->term, PAINT_TITLE, paths_title(p, o));
+	buf_char(out, '\n');
+	return branches_hottest(p, o, limit, out, err);
+}
+
+static int body(const struct profile *p, const struct view_options *o, size_t fixed_lines,
+	const struct ranking *ranking, struct buf *out, struct err *err)
+{
+	/* 2 blank lines, 2 titles, threads */
+	struct plan plan = plan_screen(o, ranking->len, fixed_lines + 5);
+
+	functions_table(p, o, ranking, plan.functions, out);
+	buf_char(out, '\n');
+	if (paths(p, o, plan.paths, out, err))
+		return -ENOMEM;
+	buf_char(out, '\n');
+	return threads_line(p, &o->term, out, err);
+}
+
+/* With time off the CPU: who waits comes first, then where, then what runs. */
+static int body_of_waits(const struct profile *p, const struct view_options *o,
+	size_t fixed_lines, const struct ranking *ranking, struct buf *out, struct err *err)
+{
+	struct thread_rows rows = {0};
+	struct plan plan;
+	int rc = threads_gather(p, &rows, err);
+
+	if (rc)
+		return rc;
+	/* title, "and N more", blank; title; and for functions a blank line and a title */
+	plan = plan_waits(o, ranking->len, rows.len, fixed_lines + 4 + (ranking->len ? 2 : 0));
+	rc = threads_table(p, &o->term, &rows, plan.threads, out);
+	vec_release(&rows);
+	buf_char(out, '\n');
+	if (!rc)
+		rc = paths(p, o, plan.paths, out, err);
+	if (rc || !plan.functions)
+		return rc;
+	buf_char(out, '\n');
+	functions_table(p, o, ranking, plan.functions, out);
+	return 0;
+}
+
+static int ranked_body(const struct profile *p, const struct view_options *o,
+	size_t fixed_lines, struct buf *out, struct err *err)
 {
 	struct ranking ranking = {0};
 	int rc = rank_functions(p, RANK_BY_TIME, &ranking, err);
 
 	if (rc)
 		return rc;
-
-	struct plan plan = plan_screen(o, &ranking, fixed_lines);
-
-	functions_table(p, o, &ranking, plan.functions, out);
+	keep_hot(p, &ranking);
+	rc = p->mode == PROFILE_CPU ? body(p, o, fixed_lines, &ranking, out, err)
+				    : body_of_waits(p, o, fixed_lines, &ranking, out, err);
 	vec_release(&ranking);
-	buf_char(out, '\n');
-	paint(out, &o->term, PAINT_TITLE,
-		o->inverted ? " total  hottest functions, and who calls them"
-			    : " total  hottest paths");
-	buf_char(out, '\n');
-	rc = branches_hottest(p, o, plan.paths, out, err);
-	if (rc)
-		return rc;
-	buf_char(out, '\n');
-	return threads_line(p, &o->term, out, err);
+	return rc ? err_nomem(err) : 0;
+}
+
+static void tell_nothing(const struct profile *p, struct buf *out)
+{
+	buf_str(out, p->mode == PROFILE_CPU ? "No samples: nothing ran on a CPU while recording"
+		     : p->mode == PROFILE_WALL
+			     ? "No samples: no thread was seen on a CPU or off it"
+			     : "No samples: no thread left the CPU for long enough");
+	buf_str(out, ", or the filter left nothing.\n");
 }
 
 int view_summary(const struct profile *p, const struct view_options *o, struct buf *out,
@@ -202,15 +286,16 @@ int view_summary(const struct profile *p, const struct view_options *o, struct b
 
 	facts_headline(p, &o->term, out);
 	if (!p->samples.len) {
-		buf_str(out, "No samples: nothing ran on a CPU while recording, or the filter left "
-			     "nothing.\n");
+		tell_nothing(p, out);
 		hint_lines(&hints, &o->term, MAX_HINTS, out);
 	} else {
+		facts_states(p, &o->term, out);
 		facts_quality(p, &o->term, out);
 		hint_lines(&hints, &o->term, MAX_HINTS, out);
 		buf_char(out, '\n');
-		/* headline, quality, 3 blank lines, 2 titles, threads */
-		rc = body(p, o, 8 + hint_count, out, err);
+		/* headline, quality, a blank line; two lines of states */
+		rc = ranked_body(
+			p, o, 3 + (p->mode == PROFILE_CPU ? 0 : 2) + hint_count, out, err);
 	}
 	hints_release(&hints);
 	if (!rc && out->failed)

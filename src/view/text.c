@@ -46,6 +46,14 @@ static void quality_lines(const struct profile *p, struct buf *out)
 		if (q->ends[end])
 			quality_line(out, 100.0 * (double)q->ends[end] / (double)q->samples,
 				unwind_end_name((enum unwind_end)end));
+	if (q->intervals) {
+		buf_str(out, "\nTime off the CPU\n");
+		quality_line(out, q->off_cpu_rooted_pct, "of waits have a whole stack");
+		quality_line(out, percent_of(q->intervals_without_stack, q->intervals),
+			"have none at all");
+		quality_line(out, percent_of(q->intervals_thinned, q->intervals),
+			"stand for others too: their thread waited too often to keep all");
+	}
 	buf_str(out, "\nFrames\n");
 	quality_line(out, q->guessed_frames_pct, "guessed (marked ? in the tree)");
 	quality_line(out, q->fp_frames_pct, "found by frame pointer, validated");
@@ -86,6 +94,21 @@ static void thread_line(const struct profile *p, const struct profile_thread *t,
 	buf_printf(out, " %u)\n", t->pid);
 }
 
+/* Threads with a column a state; then those that were not watched, as far as they have samples. */
+static int state_lines(const struct profile *p, const struct term *t, struct buf *out,
+	struct err *err)
+{
+	struct thread_rows rows = {0};
+	int rc = threads_gather(p, &rows, err);
+
+	if (rc)
+		return rc;
+	buf_str(out, "\nThreads, each in % of the time it was watched\n");
+	rc = threads_table(p, t, &rows, 0, out);
+	vec_release(&rows);
+	return rc;
+}
+
 /* A shell script starts hundreds of processes that are gone before their first sample: those are
  * only counted. */
 static int thread_lines(const struct profile *p, struct buf *out, struct err *err)
@@ -121,7 +144,10 @@ static int function_lines(
 
 	if (rc)
 		return rc;
-	buf_str(out, "\nFunctions\n    self   total  samples  function (module)\n");
+	buf_str(out, p->mode == PROFILE_CPU
+			     ? "\nFunctions\n    self   total  samples  function (module)\n"
+			     : "\nFunctions, and what was waited in\n"
+			       "    self   total  samples  function (module)\n");
 	for (size_t i = 0; i < ranking.len && (!limit || i < limit); i++) {
 		const struct ranked *r = &ranking.data[i];
 		const struct profile_function *f = &p->functions.data[r->function];
@@ -158,11 +184,14 @@ int view_text(
 	plain.term.colour = false;
 	plain.term.columns = plain.term.rows = 0;
 	facts_headline(p, &plain.term, out);
+	facts_states(p, &plain.term, out);
 	meta_lines(p, out);
 	quality_lines(p, out);
 	view_damage(p, out);
 	rc = hint_lines(p, out, err);
-	if (!rc)
+	if (!rc && p->mode != PROFILE_CPU)
+		rc = state_lines(p, &plain.term, out, err);
+	else if (!rc)
 		rc = thread_lines(p, out, err);
 	if (!rc)
 		rc = function_lines(p, plain.top, out, err);

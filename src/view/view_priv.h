@@ -24,6 +24,7 @@ enum paint {
 	PAINT_GOOD,
 	PAINT_WARN,
 	PAINT_BAD,
+	PAINT_NOTE, /* what is not code: "[futex]" */
 };
 
 /* `text` in that colour where the terminal has colours. */
@@ -33,6 +34,10 @@ void paint_off(struct buf *out, const struct term *t, enum paint how);
 
 /* words_percent() coloured by how hot it is. */
 void paint_percent(struct buf *out, const struct term *t, double percent);
+
+/* The same for time in a state: who waits for a CPU may want to do something about it. */
+void paint_state(
+	struct buf *out, const struct term *t, enum thread_state state, double percent);
 
 /* ---- names (name.c) ---- */
 
@@ -50,12 +55,32 @@ void words_command(struct buf *out, const char *words, size_t columns, bool unic
 
 /* ---- shares ---- */
 
-/* Percent of the whole profile, by weight where there are weights. */
+/* What 100 percent are: the time for which threads were watched, where that is known, whatever
+ * of it is shown; else (and always for time on the CPU alone) the weight of all samples. Samples on
+ * the CPU stand for about the time that was measured, and can add up to a little more. */
+static inline uint64_t share_base(const struct profile *p)
+{
+	return p->watched_ns > p->total_weight ? p->watched_ns : p->total_weight;
+}
+
+static inline double percent_of(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* By weight where there are weights. */
 static inline double share_of(const struct profile *p, uint64_t samples, uint64_t weight)
 {
-	if (p->total_weight)
-		return 100.0 * (double)weight / (double)p->total_weight;
-	return p->samples.len ? 100.0 * (double)samples / (double)p->samples.len : 0;
+	uint64_t base = share_base(p);
+
+	return base ? percent_of(weight, base) : percent_of(samples, p->samples.len);
+}
+
+/* The same of what is shown, for pictures that fill their frame. */
+static inline double part_of(const struct profile *p, uint64_t samples, uint64_t weight)
+{
+	return p->total_weight ? percent_of(weight, p->total_weight)
+			       : percent_of(samples, p->samples.len);
 }
 
 static inline const struct profile_module *module_of(
@@ -94,13 +119,56 @@ const char *loss_name(enum loss_kind kind);  /* "ring_samples": a key of the JSO
 const char *loss_words(enum loss_kind kind); /* "samples dropped because the ring was full" */
 uint64_t losses_total(const struct profile *p);
 
+/* What the recording is of, in how much of it threads were in which state (nothing for time on the
+ * CPU alone), how good the stacks are: a line each. */
 void facts_headline(const struct profile *p, const struct term *t, struct buf *out);
+void facts_states(const struct profile *p, const struct term *t, struct buf *out);
 void facts_quality(const struct profile *p, const struct term *t, struct buf *out);
 
 /* What the reader can do about poor stacks and names, a sentence each, worst first. */
 VEC_TYPE(hints, char *);
 int facts_hints(const struct profile *p, struct hints *ret, struct err *err);
 void hints_release(struct hints *h);
+
+/* ---- threads by state (threads.c) ---- */
+
+/* Threads as rows of a table, or several that only wait, and in the same place. */
+struct thread_row {
+	uint32_t first;  /* index of a thread: the first of them */
+	uint32_t count;
+	uint64_t watched_ns, state_ns[STATE_COUNT];
+};
+VEC_TYPE(thread_rows, struct thread_row);
+
+/* Who ran most first, those that only wait last. Threads that were not watched have no row. */
+int threads_gather(const struct profile *p, struct thread_rows *ret, struct err *err);
+
+/* A title and at most `limit` rows (0: all), then how many threads more there are. */
+int threads_table(const struct profile *p, const struct term *t, const struct thread_rows *rows,
+	size_t limit, struct buf *out);
+
+/* ---- a path in one line (chain.c) ---- */
+
+struct chain_link {
+	const char *name;
+	bool inlined, guessed;
+	bool aside; /* no code */
+};
+
+/* In so many columns (0: any number); links are outermost first. */
+void chain_draw(struct buf *out, const struct term *t, const struct chain_link *links,
+	size_t count, size_t columns);
+void chain_reverse(struct chain_link *links, size_t count);
+
+VEC_TYPE(chain, struct chain_link);
+
+/* The path to a node of a tree of whole stacks, for a reader who asks what a thread was doing: of
+ * the kernel only what has no user code around it. 0 or -ENOMEM. */
+int chain_of_node(const struct profile *p, const struct profile_tree *tree, uint32_t node,
+	struct chain *ret);
+
+/* The same of one stack. */
+int chain_of_stack(const struct profile *p, uint32_t stack, struct chain *ret);
 
 /* ---- the call tree in lines (branches.c) ---- */
 

@@ -78,6 +78,7 @@ static const char *const paints[] = {
 	[PAINT_GOOD] = "\x1b[32m",
 	[PAINT_WARN] = "\x1b[33m",
 	[PAINT_BAD] = "\x1b[1;31m",
+	[PAINT_NOTE] = "\x1b[36m",
 };
 
 void paint_on(struct buf *out, const struct term *t, enum paint how)
@@ -105,6 +106,19 @@ void paint_percent(struct buf *out, const struct term *t, double percent)
 			 : percent >= 5  ? PAINT_WARN
 			 : percent < 0.5 ? PAINT_DIM
 					 : PAINT_NONE;
+
+	paint_on(out, t, how);
+	words_percent(out, percent);
+	paint_off(out, t, how);
+}
+
+void paint_state(struct buf *out, const struct term *t, enum thread_state state, double percent)
+{
+	bool starved = state == STATE_RUN_QUEUE || state == STATE_THROTTLED;
+	enum paint how = starved && percent >= 20  ? PAINT_BAD
+			 : starved && percent >= 5 ? PAINT_WARN
+			 : percent < 0.5	   ? PAINT_DIM
+						   : PAINT_NONE;
 
 	paint_on(out, t, how);
 	words_percent(out, percent);
