@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "sample/text_copy.h"
 
 #define BUCKETS 4096u
 
@@ -162,23 +164,42 @@ static ssize_t make_gap(struct process *p, uint64_t start, uint64_t end)
 	return (ssize_t)first;
 }
 
+struct space_mapping *process_code(struct process_table *t, struct process *p, uint64_t addr)
+{
+	size_t i = lower_bound(p, addr);
+
+	if (i == p->mappings.len || p->mappings.data[i].start > addr)
+		return NULL;
+
+	struct space_mapping *m = &p->mappings.data[i];
+
+	if (m->copied_from && text_copy_settle(m, p->pid, addr))
+		t->added(t->ctx, p, m);
+	return m;
+}
+
 int process_map(struct process_table *t, struct process *p, const struct proc_mapping *m)
 {
 	if (p->mappings.len >= PROCESS_MAX_MAPPINGS)
 		return -ENOMEM;
 
 	struct module *module = module_store_mapped(t->modules, p->pid, m);
-	ssize_t at = module ? make_gap(p, m->start, m->end) : -ENOMEM;
+
+	if (!module)
+		return -ENOMEM;
+
+	struct space_mapping added = {.start = m->start, .end = m->end, .module = module};
+
+	added.meaningless = !module_bias(module, m, &added.bias);
+	text_copy_replaces(&added, process_mapping(p, m->start));
+
+	ssize_t at = make_gap(p, m->start, m->end);
 
 	if (at < 0)
 		return -ENOMEM;
 
-	struct space_mapping *all = p->mappings.data, added = {
-		.start = m->start,
-		.end = m->end,
-		.module = module,
-	};
-	added.meaningless = !module_bias(module, m, &added.bias);
+	struct space_mapping *all = p->mappings.data;
+
 	memmove(all + at + 1, all + at, (p->mappings.len - (size_t)at) * sizeof(*all));
 	all[at] = added;
 	p->mappings.len++;
@@ -189,15 +210,60 @@ int process_map(struct process_table *t, struct process *p, const struct proc_ma
 struct snapshot {
 	struct process_table *table;
 	struct process *process;
+	/* The mapping before, when it is of a file: what it may be text of, if that was copied. */
+	struct proc_mapping before;
+	char before_path[4096];
+	bool has_before;
+	size_t waiting; /* index + 1 of a mapping that ends where the next begins; 0: none */
 };
+
+/* An executable mapping without a file was added between two mappings of a file, or after another of
+ * its kind. */
+static void look_beside(struct snapshot *s, const struct proc_mapping *m)
+{
+	size_t last = s->process->mappings.len - 1;
+	struct space_mapping *all = s->process->mappings.data, *added = &all[last];
+
+	if (s->has_before && s->before.end == m->start)
+		text_copy_beside(added,
+			module_store_mapped(s->table->modules, s->process->pid, &s->before),
+			&s->before);
+	else if (last && all[last - 1].end == m->start)
+		text_copy_replaces(added, &all[last - 1]);
+	s->waiting = added->copied_from ? 0 : last + 1;
+}
+
+static bool is_file(const struct proc_mapping *m)
+{
+	return m->path[0] == '/' && m->inode;
+}
 
 static int snapshot_mapping(void *ctx, const struct proc_mapping *m)
 {
 	struct snapshot *s = ctx;
+	int rc = m->exec ? process_map(s->table, s->process, m) : 0;
 
 	if (!strcmp(m->path, "[stack]"))
 		s->process->stack_end = m->end;
-	return m->exec ? process_map(s->table, s->process, m) : 0;
+	if (rc)
+		return rc;
+	if (s->waiting && is_file(m) && m->offset) {
+		struct space_mapping *copy = &s->process->mappings.data[s->waiting - 1];
+
+		if (copy->end == m->start)
+			text_copy_beside(copy,
+				module_store_mapped(s->table->modules, s->process->pid, m), m);
+	}
+	s->waiting = 0;
+	if (m->exec && !is_file(m) && m->path[0] != '[')
+		look_beside(s, m);
+	s->has_before = is_file(m);
+	if (s->has_before) {
+		s->before = *m;
+		snprintf(s->before_path, sizeof(s->before_path), "%s", m->path);
+		s->before.path = s->before_path;
+	}
+	return 0;
 }
 
 int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns, struct err *err)

@@ -22,6 +22,10 @@ struct space_mapping {
 	struct module *module;
 	bool meaningless; /* lies in no segment of its file: no address here can be looked up */
 	uint32_t told_in; /* as in struct process */
+	/* text_copy.h: of what this may be a copy, NULL: of nothing; looked at so many times more */
+	uint8_t copy_tries;
+	struct module *copied_from;
+	uint64_t copied_bias;
 };
 
 struct process {
@@ -88,6 +92,9 @@ int process_map(struct process_table *t, struct process *p, const struct proc_ma
 
 /* The mapping that holds `addr`, NULL when there is none. */
 struct space_mapping *process_mapping(const struct process *p, uint64_t addr);
+
+/* The same, after it was seen whether the mapping is a copy of a file's text (text_copy.h). */
+struct space_mapping *process_code(struct process_table *t, struct process *p, uint64_t addr);
 
 /* Threads by id; `thread_get` adds one to the process when not known (NULL: out of memory). */
 struct thread *thread_find(struct process_table *t, pid_t tid);

@@ -340,10 +340,11 @@ static bool refresh(struct session *s, struct process *p)
 static bool find_mapping(void *ctx, uint64_t addr, struct unwind_mapping *ret)
 {
 	struct walk_ctx *w = ctx;
-	struct space_mapping *m = process_mapping(w->process, addr);
+	struct process_table *t = w->session->processes;
+	struct space_mapping *m = process_code(t, w->process, addr);
 
 	if (!m && w->session->sampled_pc == addr && refresh(w->session, w->process))
-		m = process_mapping(w->process, addr);
+		m = process_code(t, w->process, addr);
 	if (!m)
 		return false;
 	if (m->told_in != capture_segment(w->session->writer))

@@ -196,4 +196,28 @@ def java_with_a_perf_map():
     check(inner > 0.7 * got.samples, "%d of %d: %s" % (inner, got.samples, got.stacks[:3]))
 
 
+# ---- text that its program has copied to anonymous memory ----
+
+def check_copied(got):
+    share = ending(got, "main", "outer_of_copy", "inner_of_copy")
+    check(share > 90, "%.1f %%: %s" % (share, got.stacks[:4]))
+    check(got.quality["rooted_pct"] >= 99, "%s" % got.quality)
+    check(got.quality["guessed_frames_pct"] < 1, "%s" % got.quality)
+
+
+@test
+def copied_text_of_a_running_program():
+    for build in ("gcc-O2", "no-pie", "static-pie"):
+        for mode in ("whole", "part", "fixed"):
+            child = start([program("copied", build), mode, "20000"])
+            check_copied(recording(["-F", "499", "-p", str(child.pid), "-d", "0.6"]))
+            child.kill()
+
+
+@test
+def text_that_is_copied_meanwhile():
+    for mode in ("whole", "fixed", "first"):
+        check_copied(recording(["-F", "499", "--", program("copied"), mode, "600"]))
+
+
 main()

@@ -18,6 +18,7 @@
 #include "sample/processes.h"
 #include "sample/session.h"
 #include "sample/tail.h"
+#include "sample/text_copy.h"
 
 /* Beyond the largest pid, so nobody's. */
 #define NOBODY 4194305
@@ -347,6 +348,45 @@ TEST(object_files_leave_descriptors_for_others)
 	world_release(&w);
 }
 
+/* Our own text, somewhere else. */
+TEST(text_that_was_copied)
+{
+	struct world w;
+
+	world_init(&w);
+	struct process *p = process_get(w.table, getpid());
+	check(!process_snapshot(w.table, p, 1, NULL));
+	uint64_t us = (uint64_t)(uintptr_t)world_init;
+	const struct space_mapping *text = process_mapping(p, us);
+	size_t len = text->end - text->start;
+	uint8_t *copy = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t start = (uint64_t)(uintptr_t)copy, addr = start + (us - text->start);
+	struct space_mapping replaced = *text, m = {
+		.start = start,
+		.end = start + len,
+		.module = module_store_jit(w.modules, getpid()),
+	}, other = m;
+
+	replaced.bias = start - (text->start - text->bias);
+	text_copy_replaces(&m, &replaced);
+	check(m.copied_from == text->module && m.module != text->module);
+	check(!text_copy_settle(&m, getpid(), addr)); /* still empty */
+	memcpy(copy, (const void *)(uintptr_t)text->start, len);
+	copy[addr - start] ^= 1;
+	check(!text_copy_settle(&m, getpid(), addr));
+	copy[addr - start] ^= 1;
+	check(text_copy_settle(&m, getpid(), addr));
+	check(m.module == text->module && m.bias == replaced.bias && !m.copied_from);
+
+	/* What is a file's, or replaces nothing of one, is no candidate. */
+	text_copy_replaces(&m, &replaced);
+	text_copy_replaces(&other, &other);
+	text_copy_replaces(&other, NULL);
+	check(!m.copied_from && !other.copied_from);
+	munmap(copy, len);
+	world_release(&w);
+}
+
 TEST(shared_files_are_one_module)
 {
 	struct world w;
@@ -623,7 +663,7 @@ int main(int argc, char **argv)
 		T(object_files_leave_descriptors_for_others), T(a_thread_started_by_itself),
 		T(a_storm_of_names_is_not_written_down), T(samples_weigh_the_same),
 		T(samples_inside_exec_have_no_user_stack),
-		T(shared_files_are_one_module),
+		T(text_that_was_copied), T(shared_files_are_one_module),
 		T(tail_of_frames_that_still_stand), T(tail_of_signed_frames), T(tail_ends_with_its_mapping),
 		T(samples_are_selected_by_thread));
 }
