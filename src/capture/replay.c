@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/hash.h"
 #include "capture/reader.h"
 #include "capture/window_priv.h"
@@ -31,6 +32,11 @@ struct known_frame {
 
 struct known_node {
 	uint32_t parent, frame, out;
+};
+
+/* Of a thread: the last ones before the window, the first ones in it, and the last; pid 0: none. */
+struct known_times {
+	struct record_thread_times before, first, last;
 };
 
 /* Hashes of what was seen: 64 bits are as good as the thing itself for a few million of them. */
@@ -58,8 +64,10 @@ struct replay {
 	/* of all */
 	VEC(struct known_module) modules;
 	struct seen told;    /* names and mappings, and threads for counting */
-	VEC(struct record_thread_times) times; /* first and last of each thread, in pairs */
-	struct id_table times_ids;             /* the pairs, by thread and since_ns */
+	uint64_t now_ns;     /* of the event */
+	VEC(uint64_t) frame_ns;
+	VEC(struct known_times) times;
+	struct id_table times_ids; /* by thread */
 };
 
 /* ---- sets ---- */
@@ -146,6 +154,8 @@ static uint32_t out_frame(struct replay *r, uint32_t id)
 
 		record.module = out_module(r, record.module);
 		f->out = capture_frame(r->out, &record);
+		if (f->out == r->frame_ns.len && vec_push(&r->frame_ns, r->now_ns))
+			r->failed = true;
 	}
 	return f->out;
 }
@@ -228,6 +238,7 @@ static void replay_sample(struct replay *r, const struct record_sample *sample)
 
 	if (s.time_ns < r->from_ns)
 		return;
+	r->now_ns = s.time_ns;
 	s.stack = out_stack(r, s.stack);
 	write_record(r, RECORD_SAMPLE, &s, sizeof(s));
 	r->counts->samples++;
@@ -261,6 +272,7 @@ static void replay_off_cpu(struct replay *r, const struct record_off_cpu *interv
 		return;
 	if (o.start_ns < r->from_ns)
 		cut_interval(&o, r->from_ns);
+	r->now_ns = o.start_ns;
 	o.stack = out_stack(r, o.stack);
 	o.waker_stack = out_stack(r, o.waker_stack);
 	write_record(r, RECORD_OFF_CPU, &o, sizeof(o));
@@ -330,62 +342,89 @@ static void replay_mapping(struct replay *r, const struct record_mapping *mappin
 
 /* ---- times of threads: what they were at the end less what they were at the start ---- */
 
-static uint64_t times_key(const struct record_thread_times *t)
+static uint64_t times_hash_of(const void *ctx, uint32_t i)
 {
-	return hash_pair(thread_key(t->pid, t->tid), t->since_ns);
+	const struct record_thread_times *t = &((const struct replay *)ctx)->times.data[i].last;
+
+	return thread_key(t->pid, t->tid);
 }
 
-static uint64_t times_hash_of(const void *ctx, uint32_t pair)
+/* Those of the thread, new ones when it is new; NULL when out of memory. */
+static struct known_times *times_of(struct replay *r, const struct record_thread_times *t)
 {
-	return times_key(&((const struct replay *)ctx)->times.data[2 * (size_t)pair + 1]);
-}
+	struct id_probe probe = id_probe_start(&r->times_ids, thread_key(t->pid, t->tid));
+	struct known_times added = {.last = *t};
 
-/* The first of the pair that belongs to the thread; NULL when out of memory. */
-static struct record_thread_times *times_of(
-	struct replay *r, const struct record_thread_times *t)
-{
-	uint64_t key = times_key(t);
-	struct id_probe probe = id_probe_start(&r->times_ids, key);
-	/* Counted from its own start, unless that was before the window. */
-	struct record_thread_times zero = {
-		.since_ns = t->since_ns, .until_ns = t->since_ns, .pid = t->pid, .tid = t->tid};
+	while (id_probe_next(&r->times_ids, &probe)) {
+		struct known_times *known = &r->times.data[probe.id];
 
-	while (id_probe_next(&r->times_ids, &probe))
-		if (times_hash_of(r, probe.id) == key)
-			return &r->times.data[2 * (size_t)probe.id];
-	if (id_table_reserve(&r->times_ids, times_hash_of, r) ||
-		vec_reserve(&r->times, r->times.len + 2))
+		if (known->last.pid == t->pid && known->last.tid == t->tid)
+			return known;
+	}
+	if (id_table_reserve(&r->times_ids, times_hash_of, r) || vec_push(&r->times, added))
 		return NULL;
-	r->times.data[r->times.len++] = zero;
-	r->times.data[r->times.len++] = *t;
-	id_table_add(&r->times_ids, key, (uint32_t)(r->times.len / 2 - 1));
-	return &r->times.data[r->times.len - 2];
+	id_table_add(&r->times_ids, thread_key(t->pid, t->tid), (uint32_t)r->times.len - 1);
+	return &r->times.data[r->times.len - 1];
 }
 
 static void replay_times(struct replay *r, const struct record_thread_times *t)
 {
-	struct record_thread_times *pair = times_of(r, t);
+	struct known_times *known = times_of(r, t);
 
-	if (!pair) {
+	if (!known) {
 		r->failed = true;
 		return;
 	}
-	pair[1] = *t;
+	if (t->since_ns > known->last.until_ns) /* another thread by the same number */
+		*known = (struct known_times){0};
+	known->last = *t;
 	if (t->until_ns < r->from_ns)
-		pair[0] = *t;
+		known->before = *t;
+	else if (!known->first.pid)
+		known->first = *t;
+}
+
+/*
+ * What the times were when the window began. Between two times that were told before and after that,
+ * the thread is taken to have done the same all along: of one that does nothing this is exact, of the
+ * others times are told often. False: that is not known.
+ */
+static bool times_at_start(
+	const struct known_times *k, uint64_t from_ns, struct record_thread_times *ret)
+{
+	const struct record_thread_times *a = &k->before, *b = &k->first;
+	double share;
+
+	*ret = k->last;
+	memset(ret->ns, 0, sizeof(ret->ns));
+	ret->until_ns = ret->since_ns;
+	if (k->last.since_ns >= from_ns)
+		return true;
+	if (!a->pid)
+		return false;
+	*ret = *a;
+	if (!b->pid || b->until_ns <= a->until_ns)
+		return false;
+	share = (double)(from_ns - a->until_ns) / (double)(b->until_ns - a->until_ns);
+	for (size_t i = 0; i < sizeof(ret->ns) / sizeof(ret->ns[0]); i++)
+		if (b->ns[i] > a->ns[i])
+			ret->ns[i] += (uint64_t)(share * (double)(b->ns[i] - a->ns[i]));
+	return true;
 }
 
 static void write_times(struct replay *r)
 {
-	for (size_t i = 0; i < r->times.len; i += 2) {
-		const struct record_thread_times *first = &r->times.data[i];
-		struct record_thread_times t = r->times.data[i + 1];
+	vec_each(&r->times, k) {
+		struct record_thread_times start, t = k->last;
+		uint64_t sum = 0;
 
-		if (t.until_ns <= first->until_ns)
+		if (t.until_ns <= r->from_ns || !times_at_start(k, r->from_ns, &start))
 			continue;
-		t.since_ns = first->until_ns;
-		for (size_t k = 0; k < sizeof(t.ns) / sizeof(t.ns[0]); k++)
-			t.ns[k] -= first->ns[k];
+		for (size_t i = 0; i < sizeof(t.ns) / sizeof(t.ns[0]); i++) {
+			t.ns[i] -= start.ns[i] < t.ns[i] ? start.ns[i] : t.ns[i];
+			sum += t.ns[i];
+		}
+		t.since_ns = t.until_ns - sum;
 		write_record(r, RECORD_THREAD_TIMES, &t, sizeof(t));
 		count_thread(r, t.pid, t.tid);
 	}
@@ -519,8 +558,7 @@ static int replay_segments(
 	return rc ? rc : replay_segment(r, &window->open, err);
 }
 
-static int give_modules(
-	const struct replay *r, uint32_t **ret_modules, size_t *ret_count, struct err *err)
+static int give_map(struct replay *r, struct capture_window_map *ret, struct err *err)
 {
 	uint32_t *modules = calloc(r->modules.len + 1, sizeof(*modules));
 
@@ -528,13 +566,24 @@ static int give_modules(
 		return err_nomem(err);
 	for (size_t i = 0; i < r->modules.len; i++)
 		modules[i] = r->modules.data[i].out;
-	*ret_modules = modules;
-	*ret_count = r->modules.len;
+	*ret = (struct capture_window_map){
+		.modules = modules,
+		.module_count = r->modules.len,
+		.frame_ns = take_ptr(r->frame_ns.data),
+		.frame_count = r->frame_ns.len,
+	};
 	return 0;
 }
 
+void capture_window_map_release(struct capture_window_map *m)
+{
+	free(m->modules);
+	free(m->frame_ns);
+	*m = (struct capture_window_map){0};
+}
+
 int capture_window_write(struct capture_writer *w, uint64_t from_ns, bool consume,
-	struct capture_writer *out, uint32_t **ret_modules, size_t *ret_count,
+	struct capture_writer *out, struct capture_window_map *ret_map,
 	struct capture_window_counts *ret, struct err *err)
 {
 	struct replay r = {.out = out, .counts = ret, .from_ns = from_ns};
@@ -552,9 +601,10 @@ int capture_window_write(struct capture_writer *w, uint64_t from_ns, bool consum
 	if (!rc)
 		rc = capture_writer_error(out, err);
 	if (!rc)
-		rc = give_modules(&r, ret_modules, ret_count, err);
+		rc = give_map(&r, ret_map, err);
 	vec_release(&r.modules);
 	seen_clear(&r.told);
+	vec_release(&r.frame_ns);
 	vec_release(&r.times);
 	id_table_release(&r.times_ids);
 	return rc;

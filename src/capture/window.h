@@ -71,15 +71,24 @@ struct capture_window_counts {
 	uint64_t threads;
 };
 
+/* What is in the new file. */
+struct capture_window_map {
+	uint32_t *modules; /* the number there of each of the window's; CAPTURE_NONE: it is not there */
+	size_t module_count;
+	uint64_t *frame_ns; /* by the number there: the time of the first event that goes through it */
+	size_t frame_count;
+};
+void capture_window_map_release(struct capture_window_map *m);
+
 /*
  * Writes the window from `from_ns` on into `out`: META, and the events with all that they refer to.
- * Intervals off the CPU that began earlier are cut. `*ret_modules` (malloc'ed, `*ret_count` entries)
- * says which number a module of the window has in `out`, CAPTURE_NONE for those that are not in it.
+ * Intervals off the CPU that began earlier are cut; times of threads count from then on, too. *ret_map
+ * is for the caller to release.
  * Ends the open block of the window, which costs it some compression; nothing else changes. The
  * memory of segments is given back on the way if `consume`: then the window is of no use any more.
  */
 int capture_window_write(struct capture_writer *w, uint64_t from_ns, bool consume,
-	struct capture_writer *out, uint32_t **ret_modules, size_t *ret_count,
+	struct capture_writer *out, struct capture_window_map *ret_map,
 	struct capture_window_counts *ret, struct err *err);
 
 #endif

@@ -95,7 +95,8 @@ void jit_seen(struct session *s, const struct process *p, uint32_t frame)
 {
 	size_t old = s->seen_ns.len, want = (size_t)frame + 1;
 
-	if (!p->jitdump || frame == CAPTURE_NONE)
+	/* A window tells when it is written. */
+	if (!p->jitdump || frame == CAPTURE_NONE || capture_segment(s->writer))
 		return;
 	if (want > old) {
 		if (vec_reserve(&s->seen_ns, want))

@@ -10,6 +10,7 @@
  */
 #include "sample/off_cpu.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,6 +85,8 @@ struct off_cpu {
 	uint32_t busy, most;        /* threads with intervals in the window; what each may keep */
 };
 
+static const struct session_keeper_ops keeper_ops;
+
 int off_cpu_new(struct session *session, const struct off_cpu_options *options,
 	struct off_cpu **ret, struct err *err)
 {
@@ -95,6 +98,10 @@ int off_cpu_new(struct session *session, const struct off_cpu_options *options,
 	o->options = *options;
 	o->random = clock_monotonic_ns();
 	o->most = THINNING_MOST;
+	if (session_keep(session, &keeper_ops, o, err)) {
+		free(o);
+		return -ENOMEM;
+	}
 	*ret = o;
 	return 0;
 }
@@ -511,13 +518,12 @@ static void tell_times(struct off_cpu *o, struct timeline *t)
 }
 
 /* The times as they are if nothing happens until now; what may happen is told later. */
-static void tell_times_so_far(struct off_cpu *o, struct timeline *t, uint64_t now_ns)
+static void tell_times_at(struct off_cpu *o, struct timeline *t, uint64_t now_ns)
 {
 	struct timeline so_far = *t;
 	uint64_t queued_ns = queued_since(t, now_ns);
 
-	if (t->place == AWAKE || now_ns - t->told_ns < TELL_NS ||
-		(t->at_ns < t->told_ns && now_ns - t->told_ns < TELL_QUIET_NS))
+	if (t->place == AWAKE)
 		return;
 	if (t->place == ON) {
 		account(&so_far, STATE_ON_CPU, now_ns);
@@ -527,6 +533,14 @@ static void tell_times_so_far(struct off_cpu *o, struct timeline *t, uint64_t no
 	}
 	tell_times(o, &so_far);
 	t->told_ns = so_far.told_ns;
+}
+
+static void tell_times_so_far(struct off_cpu *o, struct timeline *t, uint64_t now_ns)
+{
+	if (now_ns - t->told_ns < TELL_NS ||
+		(t->at_ns < t->told_ns && now_ns - t->told_ns < TELL_QUIET_NS))
+		return;
+	tell_times_at(o, t, now_ns);
 }
 
 static void bring_to(struct off_cpu *o, struct timeline *t, uint64_t now_ns, bool still_open)
@@ -617,3 +631,27 @@ void off_cpu_finish(struct off_cpu *o, uint64_t now_ns)
 			tell_times(o, t);
 		}
 }
+
+/* ---- in a rolling window ---- */
+
+static void carry(void *ctx, struct session *session, uint64_t now_ns)
+{
+	struct off_cpu *o = ctx;
+
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct timeline *t = o->buckets[i]; t; t = t->next) {
+			session_kept_stack(session, &t->stack.leaf);
+			session_kept_stack(session, &t->waker.leaf);
+			tell_times_at(o, t, now_ns);
+		}
+}
+
+static void tell_open(void *ctx, uint64_t now_ns)
+{
+	off_cpu_finish(ctx, now_ns);
+}
+
+static const struct session_keeper_ops keeper_ops = {
+	.carry = carry,
+	.tell_open = tell_open,
+};

@@ -3,12 +3,21 @@
  * What a session does for a rolling window: it begins new segments, tells each what it needs to know,
  * and lets go of what no segment refers to any more.
  */
+#include <string.h>
+
 #include "capture/window.h"
 #include "sample/session_priv.h"
 
-int session_keeps_stacks(struct session *s, session_kept_stacks each, void *ctx, struct err *err)
+int session_keep(
+	struct session *s, const struct session_keeper_ops *ops, void *ctx, struct err *err)
 {
-	return vec_push(&s->keepers, (struct stack_keeper){each, ctx}) ? err_nomem(err) : 0;
+	return vec_push(&s->keepers, (struct session_keeper){ops, ctx}) ? err_nomem(err) : 0;
+}
+
+void session_tell_open(struct session *s, uint64_t now_ns)
+{
+	vec_each(&s->keepers, keeper)
+		keeper->ops->tell_open(keeper->ctx, now_ns);
 }
 
 void session_kept_stack(struct session *s, uint32_t *leaf)
@@ -22,13 +31,15 @@ static void carry_over(void *ctx)
 	struct session *s = ctx;
 
 	vec_each(&s->keepers, keeper)
-		keeper->each(keeper->ctx, s);
+		keeper->ops->carry(keeper->ctx, s, s->now_ns);
 }
 
 void session_roll(struct session *s, uint64_t now_ns)
 {
-	if (capture_window_due(s->writer, now_ns))
-		capture_window_rotate(s->writer, now_ns, carry_over, s);
+	if (!capture_window_due(s->writer, now_ns))
+		return;
+	s->now_ns = now_ns;
+	capture_window_rotate(s->writer, now_ns, carry_over, s);
 }
 
 static void tell_thread(void *ctx, struct thread *th)
@@ -37,13 +48,20 @@ static void tell_thread(void *ctx, struct thread *th)
 }
 
 void session_move(
-	struct session *s, struct capture_writer *w, const uint32_t *modules, size_t count)
+	struct session *s, struct capture_writer *w, const struct capture_window_map *map)
 {
 	s->writer = w;
 	for (size_t i = 0; i < module_store_count(s->modules); i++) {
 		struct module *m = module_store_at(s->modules, i);
 
-		m->capture_id = m->capture_id < count ? modules[m->capture_id] : CAPTURE_NONE;
+		m->capture_id = m->capture_id < map->module_count ? map->modules[m->capture_id]
+								  : CAPTURE_NONE;
+	}
+	/* A frame was seen when the window says; for code that a JIT moves about that matters. */
+	s->seen_ns.len = 0;
+	if (!vec_reserve(&s->seen_ns, map->frame_count)) {
+		memcpy(s->seen_ns.data, map->frame_ns, map->frame_count * sizeof(*map->frame_ns));
+		s->seen_ns.len = map->frame_count;
 	}
 	process_table_each_thread(s->processes, tell_thread, s);
 }

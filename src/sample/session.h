@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "capture/window.h"
 #include "capture/writer.h"
 #include "os/proc.h"
 #include "sample/modules.h"
@@ -120,19 +121,29 @@ bool session_selects(struct session *s, pid_t tid);
 void session_flush(struct session *s, uint64_t now_ns);
 
 /*
- * Into a rolling window (capture/window.h): numbers of stacks hold only until the next session_sample()
- * or session_flush(). Whoever keeps one for longer says so once; `each` is then called when they change, and
- * calls session_kept_stack() for each one it keeps, CAPTURE_NONE or not. -ENOMEM.
+ * Into a rolling window (capture/window.h) numbers of stacks hold only until the next session_sample()
+ * or session_flush(), and what was told is forgotten some time. Whoever keeps numbers for longer, or
+ * tells times or intervals only when they are over, says so. -ENOMEM.
  */
-typedef void (*session_kept_stacks)(void *ctx, struct session *s);
-int session_keeps_stacks(struct session *s, session_kept_stacks each, void *ctx, struct err *err);
+struct session_keeper_ops {
+	/* A new segment began: session_kept_stack() for each number (CAPTURE_NONE or not), and times so
+	 * far are to be told again. */
+	void (*carry)(void *ctx, struct session *s, uint64_t now_ns);
+	/* The window is about to be written: tells what is not over. It is not called again. */
+	void (*tell_open)(void *ctx, uint64_t now_ns);
+};
+int session_keep(
+	struct session *s, const struct session_keeper_ops *ops, void *ctx, struct err *err);
 void session_kept_stack(struct session *s, uint32_t *leaf);
 
-/* From now on the session writes to `w`, a file into which its window was written: `modules` is what
- * capture_window_write() gave. All known processes and threads are named in it. For the end of a
- * session: nothing can be sampled after that. */
+/* Calls all tell_open. */
+void session_tell_open(struct session *s, uint64_t now_ns);
+
+/* From now on the session writes to `w`, a file into which its window was written with this map. All
+ * known processes and threads are named in it. For the end of a session: nothing can be sampled after
+ * that. */
 void session_move(
-	struct session *s, struct capture_writer *w, const uint32_t *modules, size_t count);
+	struct session *s, struct capture_writer *w, const struct capture_window_map *map);
 
 struct session_stats {
 	uint64_t samples, frames, weight_ns;

@@ -8,9 +8,8 @@
 #include "sample/session.h"
 #include "sample/tail.h"
 
-/* Somebody who keeps stack numbers over time. */
-struct stack_keeper {
-	session_kept_stacks each;
+struct session_keeper {
+	const struct session_keeper_ops *ops;
 	void *ctx;
 };
 
@@ -29,7 +28,7 @@ struct session {
 	struct session_stats stats;
 	unsigned perf_maps;          /* that are open */
 	VEC(uint64_t) seen_ns;       /* by frame: see jit_seen(); 0: not noted */
-	VEC(struct stack_keeper) keepers;
+	VEC(struct session_keeper) keepers;
 	size_t sweep_above; /* known threads and processes above which the dead are looked for */
 };
 

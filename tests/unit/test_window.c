@@ -121,8 +121,7 @@ static struct got read_back(int fd)
 }
 
 static struct capture_window_counts counts;
-static uint32_t *module_map;
-static size_t module_count;
+static struct capture_window_map map;
 
 /* Writes the window into memory and reads that. */
 static struct got written(struct capture_writer *w, uint64_t from_ns)
@@ -130,10 +129,8 @@ static struct got written(struct capture_writer *w, uint64_t from_ns)
 	int fd;
 	struct capture_writer *out = recording_start(&fd);
 
-	free(module_map);
-	module_map = NULL;
-	check(!capture_window_write(
-		w, from_ns, false, out, &module_map, &module_count, &counts, NULL));
+	capture_window_map_release(&map);
+	check(!capture_window_write(w, from_ns, false, out, &map, &counts, NULL));
 	check(!capture_writer_finish(out, END_INTERRUPTED, 1, NULL));
 	return read_back(fd);
 }
@@ -209,13 +206,13 @@ static struct capture_writer *twenty_seconds(void)
 		rotate_when_due(w, now);
 		if (capture_segment(w) != told || i % 100 == 0) {
 			struct record_process p = {.time_ns = now, .pid = 7};
-			struct record_mapping map = {
+			struct record_mapping lies = {
 				.time_ns = now, .start = 1, .end = 2, .pid = 7, .module = m};
 
 			told = capture_segment(w);
 			p.command = capture_string(w, "phases --all");
 			capture_record(w, RECORD_PROCESS, &p, sizeof(p));
-			capture_record(w, RECORD_MAPPING, &map, sizeof(map));
+			capture_record(w, RECORD_MAPPING, &lies, sizeof(lies));
 			snprintf(name, sizeof(name), "second %u", tid - 100);
 			thread(w, now, tid, name);
 		}
@@ -243,8 +240,11 @@ TEST(holds_the_last_seconds)
 	check_u64(g.nodes.len, 4);
 	check_u64(g.modules.len, 1);
 	check_str(g.strings.data[g.modules.data[0].path], "/bin/phases");
-	check_u64(module_count, 1);
-	check_u64(module_map[0], 0);
+	check_u64(map.module_count, 1);
+	check_u64(map.modules[0], 0);
+	check_u64(map.frame_count, 4);
+	check_u64(map.frame_ns[0], 17 * S);
+	check_u64(map.frame_ns[3], 19 * S);
 	check_u64(g.processes.len, 1); /* told once, whatever the number of segments */
 	check_u64(g.mappings.len, 1);
 	for (size_t i = 0; i < g.samples.len; i++) {
@@ -400,8 +400,8 @@ TEST(modules_can_be_given_up)
 	struct got g = written(w, now);
 
 	check_u64(g.modules.len, 2);
-	check_str(g.strings.data[g.modules.data[module_map[c]].path], "/c");
-	check_str(g.strings.data[g.modules.data[module_map[again]].path], "/a");
+	check_str(g.strings.data[g.modules.data[map.modules[c]].path], "/c");
+	check_str(g.strings.data[g.modules.data[map.modules[again]].path], "/a");
 	got_release(&g);
 	capture_writer_abandon(w);
 }
@@ -472,18 +472,31 @@ TEST(times_count_from_the_start_of_the_window)
 			times(w, 9, 15 * S, i * S);
 		if (i <= 5)
 			times(w, 10, 0, i * S);
+		if (i == 8 || i == 16)
+			times(w, 11, 0, i * S);
+		if (i == 20)
+			times(w, 12, 0, i * S); /* what it did before is not known */
+		/* A second of it is in no state: records were lost. */
+		times(w, 13, i < 15 ? 0 : S, i < 15 ? i * S : (i + 1) * S);
 	}
 
 	struct got g = written(w, 10 * S);
 
-	check_u64(g.times.len, 2);
-	check_u64(g.times.data[0].since_ns, 9 * S);
+	check_u64(g.times.len, 4);
+	check_u64(g.times.data[0].since_ns, 10 * S);
 	check_u64(g.times.data[0].until_ns, 20 * S);
-	check_u64(g.times.data[0].ns[STATE_ON_CPU], 11 * S / 4);
-	check_u64(g.times.data[0].ns[STATE_FUTEX], 33 * S / 4);
-	check_u64(g.times.data[1].tid, 9);
-	check_u64(g.times.data[1].since_ns, 15 * S);
-	check_u64(g.times.data[1].ns[STATE_FUTEX], 15 * S / 4);
+	check_u64(g.times.data[0].ns[STATE_ON_CPU], 10 * S / 4);
+	check_u64(g.times.data[0].ns[STATE_FUTEX], 30 * S / 4);
+	check_u64(g.times.data[1].tid, 13);
+	check_u64(g.times.data[1].since_ns, 11 * S);
+	check_u64(g.times.data[1].ns[STATE_FUTEX], 30 * S / 4);
+	check_u64(g.times.data[2].tid, 11);
+	check_u64(g.times.data[2].since_ns, 10 * S);
+	check_u64(g.times.data[2].until_ns, 16 * S);
+	check_u64(g.times.data[2].ns[STATE_ON_CPU], 6 * S / 4);
+	check_u64(g.times.data[3].tid, 9);
+	check_u64(g.times.data[3].since_ns, 15 * S);
+	check_u64(g.times.data[3].ns[STATE_FUTEX], 15 * S / 4);
 	got_release(&g);
 	capture_writer_abandon(w);
 }
@@ -515,8 +528,7 @@ static int roll_a_little(void)
 {
 	struct capture_window_options o = {.length_ns = S, .limit_bytes = 1 << 20};
 	struct capture_writer *w = NULL, *out = NULL;
-	uint32_t *modules = NULL;
-	size_t count;
+	struct capture_window_map got = {0};
 	int rc = capture_window_new(&o, 0, &w, NULL);
 
 	if (rc)
@@ -531,12 +543,12 @@ static int roll_a_little(void)
 	}
 	rc = capture_writer_to_fd(memfd_create("out", 0), "out", &out, NULL);
 	if (!rc)
-		rc = capture_window_write(w, S, true, out, &modules, &count, &counts, NULL);
+		rc = capture_window_write(w, S, true, out, &got, &counts, NULL);
 	if (!rc)
 		rc = capture_writer_finish(out, END_DURATION, 1, NULL);
 	else
 		capture_writer_abandon(out);
-	free(modules);
+	capture_window_map_release(&got);
 	capture_writer_abandon(w);
 	return rc;
 }
@@ -564,6 +576,6 @@ int main(int argc, char **argv)
 		T(times_count_from_the_start_of_the_window), T(losses_and_exits_of_the_window),
 		T(no_memory));
 
-	free(module_map);
+	capture_window_map_release(&map);
 	return status;
 }
