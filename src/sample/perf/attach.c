@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Opening events on threads and rings on CPUs.
+ * Opening events on threads; the ops table.
  *
  * An event that is inherited by new threads must be bound to a CPU to have a ring, so each thread
- * takes one event a CPU; all events of a CPU write to one ring. The ring belongs to a dummy event
- * on ourselves, because a descriptor whose thread has exited polls as hung up.
+ * takes one event a CPU.
  */
 #include "sample/perf/perf_priv.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -18,89 +15,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "os/rights.h"
 
 /* New threads appear while the list is read; a process that forks faster than this many looks is
  * covered by inheritance all the same. */
 #define MAX_LISTINGS 32
-
-/* Memory for all rings together, and bounds for one; powers of two. */
-#define RINGS_BYTES ((size_t)64 << 20)
-#define RING_MAX_BYTES ((size_t)8 << 20)
-#define RING_MIN_BYTES ((size_t)128 << 10)
-
-/* ---- rings ---- */
-
-static int open_ring(struct perf_sampler *s, int cpu, size_t bytes, struct err *err)
-{
-	struct perf_event_attr dummy = perf_dummy_attr();
-	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-	struct cpu_ring r = {.cpu = cpu};
-	int rc;
-
-	r.fd = perf_event_open(&dummy, 0, cpu, -1);
-	if (r.fd == -ENODEV) /* the CPU went offline a moment ago */
-		return 0;
-	if (r.fd < 0)
-		return rights_perf_refused(-r.fd, 0, err);
-	/* Less is allowed to users without CAP_IPC_LOCK, or free: step down until it fits. */
-	for (;; bytes /= 2) {
-		rc = perf_ring_map(&r.ring, r.fd, bytes / page_bytes);
-		if ((rc != -EPERM && rc != -ENOMEM) || bytes / 2 < RING_MIN_BYTES)
-			break;
-	}
-	struct epoll_event ready = {.events = EPOLLIN};
-	if (rc)
-		rights_ring_refused(-rc, bytes, err);
-	else if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, r.fd, &ready))
-		rc = err_errno(err, errno, "epoll");
-	else if (vec_push(&s->rings, r))
-		rc = err_nomem(err);
-	if (rc) {
-		perf_ring_unmap(&r.ring);
-		close(r.fd);
-	}
-	return rc;
-}
-
-/* Opens a ring for each CPU in a list such as "0-3,6". */
-static int open_rings(struct perf_sampler *s, const char *cpus, struct err *err)
-{
-	size_t count = (size_t)sysconf(_SC_NPROCESSORS_ONLN), bytes = RING_MAX_BYTES;
-
-	while (bytes > RING_MIN_BYTES && bytes * count > RINGS_BYTES)
-		bytes /= 2;
-	for (const char *at = cpus; *at >= '0' && *at <= '9';) {
-		char *end;
-		long first = strtol(at, &end, 10), last = first;
-
-		if (*end == '-')
-			last = strtol(end + 1, &end, 10);
-		for (long cpu = first; cpu <= last && cpu < 65536; cpu++) {
-			int rc = open_ring(s, (int)cpu, bytes, err);
-			if (rc)
-				return rc;
-		}
-		at = *end == ',' ? end + 1 : end;
-	}
-	return s->rings.len ? 0 : err_set(err, ENODEV, "cannot tell which CPUs are online");
-}
-
-static int open_all_rings(struct perf_sampler *s, struct err *err)
-{
-	static const char path[] = "/sys/devices/system/cpu/online";
-	char cpus[4096];
-	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, cpus, sizeof(cpus) - 1);
-
-	if (n <= 0) /* no sysfs: count */
-		n = snprintf(cpus, sizeof(cpus), "0-%ld", sysconf(_SC_NPROCESSORS_ONLN) - 1);
-	cpus[n] = '\0';
-	return open_rings(s, cpus, err);
-}
 
 /* ---- the sampler ---- */
 
@@ -121,18 +41,10 @@ static void perf_free(struct sampler *sampler)
 {
 	struct perf_sampler *s = perf_of(sampler);
 
-	vec_each(&s->events, e)
-		close(e->fd);
-	vec_each(&s->rings, r) {
-		perf_ring_unmap(&r->ring);
-		close(r->fd);
-	}
+	perf_close_rings(s);
 	if (s->epoll_fd >= 0)
 		close(s->epoll_fd);
-	vec_release(&s->events);
-	vec_release(&s->rings);
 	vec_release(&s->watched);
-	free(s->id_slots);
 	free(s);
 }
 
@@ -154,7 +66,7 @@ static int perf_open(const struct sampler_options *options, struct sampler **ret
 	if (!rc)
 		perf_measure_cycle(s);
 	if (!rc)
-		rc = open_all_rings(s, err);
+		rc = perf_open_rings(s, err);
 	if (rc) {
 		perf_free(&s->sampler);
 		return rc;
@@ -168,56 +80,6 @@ static void perf_bind(struct sampler *sampler, struct session *session)
 	perf_of(sampler)->session = session;
 }
 
-/* ---- events by id ---- */
-
-static void insert_id(struct perf_sampler *s, size_t index)
-{
-	size_t mask = s->id_slot_count - 1, i = hash_u64(s->events.data[index].id) & mask;
-
-	while (s->id_slots[i])
-		i = (i + 1) & mask;
-	s->id_slots[i] = (uint32_t)index + 1;
-}
-
-static int grow_ids(struct perf_sampler *s)
-{
-	size_t count = s->id_slot_count ? s->id_slot_count * 2 : 256;
-	uint32_t *slots = calloc(count, sizeof(*slots));
-
-	if (!slots)
-		return -ENOMEM;
-	free(s->id_slots);
-	s->id_slots = slots;
-	s->id_slot_count = count;
-	for (size_t i = 0; i < s->events.len; i++)
-		insert_id(s, i);
-	return 0;
-}
-
-struct watched_event *perf_event_of_id(const struct perf_sampler *s, uint64_t id)
-{
-	size_t mask = s->id_slot_count - 1;
-
-	for (size_t i = hash_u64(id) & mask; s->id_slot_count && s->id_slots[i]; i = (i + 1) & mask)
-		if (s->events.data[s->id_slots[i] - 1].id == id)
-			return &s->events.data[s->id_slots[i] - 1];
-	return NULL;
-}
-
-static int add_event(struct perf_sampler *s, int fd, pid_t tid)
-{
-	struct watched_event e = {.fd = fd, .tid = tid};
-
-	if (ioctl(fd, PERF_EVENT_IOC_ID, &e.id))
-		return -errno;
-	if (s->events.len * 2 >= s->id_slot_count && grow_ids(s))
-		return -ENOMEM;
-	if (vec_push(&s->events, e))
-		return -ENOMEM;
-	insert_id(s, s->events.len - 1);
-	return 0;
-}
-
 /* ---- attaching ---- */
 
 static int open_event(
@@ -228,32 +90,50 @@ static int open_event(
 	return perf_event_open(attr, tid, cpu, -1);
 }
 
+/* An event on the CPU of the ring. 0 or -errno. */
+static int open_on(struct perf_sampler *s, struct cpu_ring *r, pid_t tid,
+	const struct perf_event_attr *attr)
+{
+	struct perf_event_attr copy = *attr;
+	struct watched_event e = {.fd = open_event(s, &copy, tid, r->cpu), .tid = tid};
+	int rc = e.fd < 0 ? e.fd : 0;
+
+	if (rc)
+		return rc;
+	if ((rlim_t)e.fd >= s->max_fd)
+		rc = -EMFILE;
+	else if (ioctl(e.fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd) ||
+		ioctl(e.fd, PERF_EVENT_IOC_ID, &e.id))
+		rc = -errno;
+	else if (!event_table_add(&r->events, &e))
+		rc = -ENOMEM;
+	if (rc)
+		close(e.fd);
+	return rc;
+}
+
+static void close_events(struct perf_sampler *s, pid_t tid)
+{
+	vec_each(&s->rings, r) {
+		struct watched_event *next;
+
+		for (struct watched_event *e = event_table_next(&r->events, NULL); e; e = next) {
+			next = event_table_next(&r->events, e);
+			if (e->tid == tid)
+				event_table_remove(&r->events, e);
+		}
+	}
+}
+
 /* One event on every CPU; tid -1 for all threads. 0 or -errno, with nothing half done. */
 static int open_events(struct perf_sampler *s, pid_t tid, const struct perf_event_attr *attr)
 {
-	size_t before = s->events.len;
 	int rc = 0;
 
-	for (size_t i = 0; !rc && i < s->rings.len; i++) {
-		struct perf_event_attr copy = *attr;
-		int fd = open_event(s, &copy, tid, s->rings.data[i].cpu);
-
-		if (fd < 0)
-			rc = fd;
-		else if ((rlim_t)fd >= s->max_fd)
-			rc = -EMFILE;
-		else if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings.data[i].fd))
-			rc = -errno;
-		else
-			rc = add_event(s, fd, tid);
-		if (rc && fd >= 0)
-			close(fd);
-	}
-	if (!rc)
-		return 0;
-	while (s->events.len > before)
-		close(s->events.data[--s->events.len].fd);
-	grow_ids(s); /* the dropped ids must go; an old slot would point past the events */
+	for (size_t i = 0; !rc && i < s->rings.len; i++)
+		rc = open_on(s, &s->rings.data[i], tid, attr);
+	if (rc)
+		close_events(s, tid);
 	return rc;
 }
 
@@ -385,8 +265,9 @@ static void perf_stop(struct sampler *sampler)
 {
 	struct perf_sampler *s = perf_of(sampler);
 
-	vec_each(&s->events, e)
-		ioctl(e->fd, PERF_EVENT_IOC_DISABLE, 0);
+	vec_each(&s->rings, r)
+		for (struct watched_event *e = NULL; (e = event_table_next(&r->events, e));)
+			ioctl(e->fd, PERF_EVENT_IOC_DISABLE, 0);
 }
 
 static void perf_facts(const struct sampler *sampler, struct sampler_facts *ret)

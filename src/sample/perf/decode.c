@@ -75,7 +75,7 @@ static uint64_t cycles_ns(const struct perf_sampler *s, uint64_t cycles)
 
 #define MAX_KERNEL_FRAMES 256
 
-static void decode_sample(struct perf_sampler *s, struct cursor *c)
+static void decode_sample(struct perf_sampler *s, struct cpu_ring *r, struct cursor *c)
 {
 	uint64_t ips[MAX_KERNEL_FRAMES];
 	struct raw_sample raw = {.weight_ns = s->period_ns};
@@ -114,11 +114,10 @@ static void decode_sample(struct perf_sampler *s, struct cursor *c)
 	stack->dump.start = stack->regs.value[UNWIND_A64_SP];
 #endif
 
-	struct watched_event *e = perf_event_of_id(s, id);
+	struct watched_event *e = event_table_find(&r->events, id);
 
 	if (e && (e->tid == -1 || e->tid == raw.tid)) {
-		e->sampled_ns = raw.time_ns;
-		e->samples++;
+		perf_note_sample(r, e, raw.time_ns);
 	} else if (e && !s->attr.freq) { /* inherited */
 		raw.period_ns = period;
 	}
@@ -200,15 +199,16 @@ static void decode_task(struct perf_sampler *s, struct cursor *c, bool fork, uin
 		session_exited(s->session, pid, tid, time_ns);
 }
 
-void perf_decode(struct perf_sampler *s, const struct perf_event_header *header)
+void perf_decode(struct perf_sampler *s, struct cpu_ring *r)
 {
+	const struct perf_event_header *header = r->next;
 	struct cursor c = cursor_over(header, header->size);
-	uint64_t time_ns = perf_record_time(s, header);
+	uint64_t time_ns = r->next_ns;
 
 	cursor_skip(&c, sizeof(*header));
 	switch (header->type) {
 	case PERF_RECORD_SAMPLE:
-		decode_sample(s, &c);
+		decode_sample(s, r, &c);
 		break;
 	case PERF_RECORD_MMAP2:
 		decode_mmap2(s, &c, time_ns);

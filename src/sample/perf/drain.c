@@ -58,7 +58,7 @@ static bool drain_round(struct perf_sampler *s, bool last)
 	any = r;
 	for (; r && r->next_ns <= horizon; r = oldest(s)) {
 		s->ring_bytes_read += r->next->size;
-		perf_decode(s, r->next);
+		perf_decode(s, r);
 		perf_ring_pop(&r->ring);
 		look(s, r);
 	}
@@ -72,6 +72,7 @@ uint64_t perf_drain(struct sampler *sampler, bool last)
 
 	while (drain_round(s, last) && ++rounds < MAX_ROUNDS)
 		;
-	perf_jitter(s);
+	vec_each(&s->rings, r)
+		perf_jitter(s, r);
 	return rounds < MAX_ROUNDS ? UINT64_MAX : 0;
 }

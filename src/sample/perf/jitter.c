@@ -71,11 +71,26 @@ static void draw_anew(struct perf_sampler *s, struct watched_event *e, uint64_t 
 		e->set_ns = set;
 }
 
-void perf_jitter(struct perf_sampler *s)
+void perf_note_sample(struct cpu_ring *r, struct watched_event *e, uint64_t time_ns)
+{
+	e->sampled_ns = time_ns;
+	if (!e->samples++ && vec_push(&r->sampled, e->id))
+		e->samples = 0; /* it keeps its period */
+}
+
+void perf_jitter(struct perf_sampler *s, struct cpu_ring *r)
 {
 	uint64_t now = clock_monotonic_ns();
+	size_t kept = 0;
 
-	vec_each(&s->events, e)
-		if (e->samples && now - e->drawn_ns >= DRAW_EVERY_NS)
+	for (size_t i = 0; i < r->sampled.len; i++) {
+		uint64_t id = r->sampled.data[i];
+		struct watched_event *e = event_table_find(&r->events, id);
+
+		if (e && now - e->drawn_ns >= DRAW_EVERY_NS)
 			draw_anew(s, e, now);
+		else if (e)
+			r->sampled.data[kept++] = id;
+	}
+	r->sampled.len = kept;
 }

@@ -9,7 +9,9 @@
  * with it is not seen always in the same phase.
  *
  *	event.c   which event there is
- *	attach.c  events on threads, rings on CPUs; the ops table
+ *	rings.c   rings on CPUs
+ *	events.c  the events of a CPU by their ids
+ *	attach.c  events on threads; the ops table
  *	drain.c   rings -> records in time order
  *	decode.c  record -> session calls
  *	jitter.c  the next period
@@ -27,6 +29,7 @@
 
 /* One event: one thread (or every thread, in system-wide mode) on one CPU. */
 struct watched_event {
+	struct watched_event *next; /* in its table */
 	int fd;
 	pid_t tid; /* -1: all */
 	uint64_t id;
@@ -38,15 +41,21 @@ struct watched_event {
 	int64_t debt_ns;     /* what periods were short of the mean, in all */
 };
 
+/* The events on one CPU, by id. */
+struct event_table {
+	struct watched_event **buckets;
+	size_t bucket_count, count;
+};
+
 struct cpu_ring {
 	int cpu;
 	int fd; /* the dummy event that owns the ring: it outlives every thread */
 	struct perf_ring ring;
 	const struct perf_event_header *next; /* its oldest record; NULL: none, or not looked */
 	uint64_t next_ns;                     /* time of that */
+	struct event_table events;            /* that write to it */
+	VEC(uint64_t) sampled;                /* ids of those that wait for a new period */
 };
-
-VEC_TYPE(event_vec, struct watched_event);
 
 struct perf_sampler {
 	struct sampler sampler;
@@ -58,9 +67,6 @@ struct perf_sampler {
 	int epoll_fd;
 	int cgroup_fd; /* borrowed: whose threads "all" are; -1: the machine's */
 	VEC(struct cpu_ring) rings;
-	struct event_vec events;
-	uint32_t *id_slots; /* event id -> index in events + 1; open addressing */
-	size_t id_slot_count;
 	VEC(pid_t) watched; /* threads with events of their own, ascending */
 	size_t missed_threads;
 	rlim_t max_fd; /* events stay below, so that /proc and object files can still be opened */
@@ -82,18 +88,29 @@ struct perf_event_attr perf_dummy_attr(void);
 /* cycles.c: cycle_ps, where the event counts cycles */
 void perf_measure_cycle(struct perf_sampler *s);
 
+/* rings.c */
+int perf_open_rings(struct perf_sampler *s, struct err *err);
+void perf_close_rings(struct perf_sampler *s); /* with all events */
+
+/* events.c. Events stay where they are until they are removed, which also closes them. */
+struct watched_event *event_table_add(struct event_table *t, const struct watched_event *event);
+struct watched_event *event_table_find(const struct event_table *t, uint64_t id);
+struct watched_event *event_table_next(const struct event_table *t, const struct watched_event *e);
+void event_table_remove(struct event_table *t, struct watched_event *e);
+void event_table_release(struct event_table *t);
+
 /* attach.c */
-struct watched_event *perf_event_of_id(const struct perf_sampler *s, uint64_t id);
 bool perf_watches_thread(const struct perf_sampler *s, pid_t tid);
 
 /* drain.c */
 uint64_t perf_drain(struct sampler *sampler, bool last);
 
-/* jitter.c: draws new periods for the events that were just sampled */
-void perf_jitter(struct perf_sampler *s);
+/* jitter.c: notes a sample of an event of the thread's own; draws new periods for such events */
+void perf_note_sample(struct cpu_ring *r, struct watched_event *e, uint64_t time_ns);
+void perf_jitter(struct perf_sampler *s, struct cpu_ring *r);
 
-/* decode.c: hands one record to the session */
-void perf_decode(struct perf_sampler *s, const struct perf_event_header *header);
+/* decode.c: hands the ring's next record to the session */
+void perf_decode(struct perf_sampler *s, struct cpu_ring *r);
 uint64_t perf_record_time(const struct perf_sampler *s, const struct perf_event_header *header);
 
 #endif
