@@ -31,6 +31,8 @@ __attribute__((noreturn)) static void run(
 	if (n != 1)
 		_exit(0);
 	signal(SIGPIPE, SIG_DFL); /* ignored signals stay ignored over exec */
+	if (inherits->ignores_child)
+		signal(SIGCHLD, SIG_IGN);
 	sigprocmask(SIG_SETMASK, &inherits->mask, NULL);
 	setrlimit(RLIMIT_NOFILE, &inherits->files);
 	execvp(argv[0], argv);
@@ -84,6 +86,10 @@ int child_check(const char *name, struct err *err)
 
 void child_inherits_now(struct child_inherits *ret)
 {
+	struct sigaction child = {0};
+
+	sigaction(SIGCHLD, NULL, &child);
+	ret->ignores_child = child.sa_handler == SIG_IGN;
 	sigprocmask(SIG_SETMASK, NULL, &ret->mask);
 	getrlimit(RLIMIT_NOFILE, &ret->files);
 }
@@ -101,6 +107,8 @@ int child_start(char *const *argv, const struct child_inherits *inherits, struct
 		close(gate[1]);
 		return err_errno(err, code, "pipe");
 	}
+
+	signal(SIGCHLD, SIG_DFL); /* who ignores it cannot wait for children */
 
 	pid_t pid = fork();
 
@@ -146,6 +154,20 @@ void child_abandon(struct child *c)
 	child_wait(c);
 }
 
+/* The last child that a tracer has waited for; there is one at a time. The pid is stored last. */
+static struct {
+	_Atomic pid_t pid;
+	int status;
+	uint64_t cpu_ns;
+} ended;
+
+void child_has_ended(pid_t pid, int status, uint64_t cpu_ns)
+{
+	ended.status = status;
+	ended.cpu_ns = cpu_ns;
+	ended.pid = pid;
+}
+
 static uint64_t timeval_ns(struct timeval t)
 {
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_usec * 1000;
@@ -156,6 +178,8 @@ uint64_t child_cpu_ns(const struct child *c)
 	struct rusage usage;
 	siginfo_t info = {0};
 
+	if (c->pid == ended.pid)
+		return ended.cpu_ns;
 	/* The libraries' waitid() has no rusage, and their wait4() no WNOWAIT. */
 	if (syscall(SYS_waitid, P_PID, c->pid, &info, WEXITED | WNOHANG | WNOWAIT, &usage) ||
 		!info.si_pid)
@@ -166,8 +190,12 @@ uint64_t child_cpu_ns(const struct child *c)
 int child_wait(const struct child *c)
 {
 	int status = 0;
+	pid_t got;
 
-	while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
-		;
+	do
+		got = waitpid(c->pid, &status, 0);
+	while ((got < 0 && errno == EINTR) || (got > 0 && WIFSTOPPED(status)));
+	if (got < 0 && c->pid == ended.pid)
+		status = ended.status;
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -10,6 +10,7 @@
 #define SONDE_OS_CHILD_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -20,6 +21,7 @@
 struct child_inherits {
 	sigset_t mask;
 	struct rlimit files;
+	bool ignores_child; /* SIGCHLD was ignored */
 };
 
 struct child {
@@ -45,6 +47,10 @@ int child_go(struct child *c, const char *name, struct err *err);
 
 /* Never opened: the child exits without having run the command. */
 void child_abandon(struct child *c);
+
+/* A thread of ours that traces `pid`, a child, has waited for its end; `status` as from waitpid(). What
+ * is below knows it from then on. One child at a time. */
+void child_has_ended(pid_t pid, int status, uint64_t cpu_ns);
 
 /* CPU time of the command, which has ended and was not waited for yet, and of those it waited for;
  * 0 when it cannot be told. */

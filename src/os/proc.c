@@ -136,6 +136,7 @@ int proc_status_read(pid_t pid, struct proc_status *ret, struct err *err)
 		.state = state ? *state : '?',
 		.tgid = (pid_t)status_number(text, "Tgid", 0),
 		.ppid = (pid_t)status_number(text, "PPid", 0),
+		.tracer = (pid_t)status_number(text, "TracerPid", 0),
 		.euid = (uid_t)status_number(text, "Uid", 1),
 		.ns_pid = innermost_pid(text, pid),
 		.kernel_thread = has_kthread_flag(pid),

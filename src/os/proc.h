@@ -23,6 +23,7 @@ struct proc_status {
 	char name[PROC_NAME_BYTES]; /* comm */
 	char state;                 /* R S D T t Z X I... */
 	pid_t tgid, ppid;
+	pid_t tracer; /* who traces it (a debugger), 0: nobody */
 	uid_t euid;
 	pid_t ns_pid; /* pid in the innermost pid namespace */
 	bool kernel_thread;

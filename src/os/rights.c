@@ -279,14 +279,12 @@ int rights_ring_refused(int code, size_t bytes, struct err *err)
 	return err_errno(err, code, "%s", what);
 }
 
-int rights_read_refused(int code, pid_t pid, const char *what, struct err *err)
+/* What is asked of every access to another process ("ptrace access mode checking"). */
+static int access_refused(int code, pid_t pid, const char *text, struct err *err)
 {
-	char text[128], verb[40];
 	struct proc_status st;
 	int yama = perf_sysctl("yama/ptrace_scope", 0);
 
-	snprintf(verb, sizeof(verb), "read the %s of", what);
-	describe(text, sizeof(text), verb, pid);
 	if (code == ESRCH || code == ENOENT || proc_status_read(pid, &st, NULL))
 		return err_set(err, ESRCH, "%s: it is gone", text);
 	if (code != EACCES && code != EPERM)
@@ -296,6 +294,30 @@ int rights_read_refused(int code, pid_t pid, const char *what, struct err *err)
 	if (yama > 0 && code == EPERM)
 		return refuse(err, code, text, WALL_YAMA, pid, yama);
 	return refuse(err, code, text, WALL_NOT_DUMPABLE, pid, 0);
+}
+
+int rights_read_refused(int code, pid_t pid, const char *what, struct err *err)
+{
+	char text[128], verb[40];
+
+	snprintf(verb, sizeof(verb), "read the %s of", what);
+	describe(text, sizeof(text), verb, pid);
+	return access_refused(code, pid, text, err);
+}
+
+int rights_trace_refused(int code, pid_t pid, struct err *err)
+{
+	struct proc_status st, tracer;
+	char text[128];
+
+	describe(text, sizeof(text), "trace", pid);
+	if (code == EPERM && !proc_status_read(pid, &st, NULL) && st.tracer &&
+		!proc_status_read(st.tracer, &tracer, NULL))
+		return err_set(err, EPERM,
+			"%s: %s (pid %d) traces it already, and there can be only one; end that "
+			"first, or use --sampler perf",
+			text, tracer.name, (int)st.tracer);
+	return access_refused(code, pid, text, err);
 }
 
 void rights_kernel_frames_note(char *buf, size_t size)

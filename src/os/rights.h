@@ -38,6 +38,9 @@ int rights_ring_refused(int code, size_t bytes, struct err *err);
 /* The same for reading `what` of a process ("maps", "memory"). Returns -code. */
 int rights_read_refused(int code, pid_t pid, const char *what, struct err *err);
 
+/* The same for attaching to a thread of `pid` with ptrace(2). Returns -code. */
+int rights_trace_refused(int code, pid_t pid, struct err *err);
+
 /* One line on why a recording made by us now has no kernel frames, with the command; "" when it can
  * have them. */
 void rights_kernel_frames_note(char *buf, size_t size);

@@ -330,7 +330,7 @@ void process_exec(struct process_table *t, struct process *p, pid_t survivor)
 				at = &(*at)->next;
 	p->mappings.len = 0;
 	p->stack_end = 0;
-	p->snapshot_ns = 0;
+	p->snapshot_ns = p->refresh_ns = 0;
 	p->in_exec = true;
 	p->jitdump = NULL;
 	module_store_jit_over(t->modules, p->pid);

@@ -40,6 +40,9 @@ struct sampler_facts {
 	uint64_t delay_mean_ns, delay_p99_ns;
 	/* How long threads were stopped, by samplers that do; 0: none was. */
 	uint64_t stops, pause_p50_ns, pause_p99_ns, pause_max_ns;
+	uint64_t late_stops;      /* of them, that took long to come */
+	uint64_t restarted_calls; /* system calls of theirs that a stop cut short, and that were made
+				     again without their noticing */
 };
 
 struct sampler;
@@ -82,7 +85,7 @@ struct sampler {
 	const struct sampler_ops *ops;
 };
 
-extern const struct sampler_ops sampler_perf;
+extern const struct sampler_ops sampler_perf, sampler_ptrace;
 
 /* The callers' side; -EOPNOTSUPP with words where the sampler has no such thing. NULL may be freed. */
 void sampler_free(struct sampler *s);

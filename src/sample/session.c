@@ -17,7 +17,9 @@
 #include "capture/window.h"
 
 #define FRAME_LIMIT 16384 /* half a millisecond a sample, in a recursion without end */
-#define MOST_REPEATS 4u /* of one sample; the sampler's periods need 2 */
+/* Of one sample. Periods of perf events need 2; where CPU times are read, as many as there are between
+ * two times that the kernel brings them up to date. */
+#define MOST_REPEATS 32u
 /* An address outside every known mapping makes us read /proc/PID/maps again, this often at most. */
 #define REFRESH_NS (100 * NS_PER_MS)
 /* Names of a thread that are written down when they are told; later ones with its next sample. */
@@ -311,6 +313,16 @@ void session_exited(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns)
 	thread_exit(s->processes, pid, tid);
 }
 
+const struct thread_selection *session_selection(const struct session *s)
+{
+	return s->selection;
+}
+
+void session_maps_untold(struct session *s)
+{
+	s->maps_untold = true;
+}
+
 bool session_selects(struct session *s, pid_t tid)
 {
 	const struct thread *th = thread_find(s->processes, tid);
@@ -337,14 +349,22 @@ static bool refresh(struct session *s, struct process *p)
 	return !process_snapshot(s->processes, p, now, NULL);
 }
 
+static struct space_mapping *refreshed_code(struct session *s, struct process *p, uint64_t addr)
+{
+	struct space_mapping *m = refresh(s, p) ? process_code(s->processes, p, addr) : NULL;
+
+	if (m && s->maps_untold) /* not in vain: the next time need not wait */
+		p->refresh_ns = 0;
+	return m;
+}
+
 static bool find_mapping(void *ctx, uint64_t addr, struct unwind_mapping *ret)
 {
 	struct walk_ctx *w = ctx;
-	struct process_table *t = w->session->processes;
-	struct space_mapping *m = process_code(t, w->process, addr);
+	struct space_mapping *m = process_code(w->session->processes, w->process, addr);
 
-	if (!m && w->session->sampled_pc == addr && refresh(w->session, w->process))
-		m = process_code(t, w->process, addr);
+	if (!m && (w->session->sampled_pc == addr || w->session->maps_untold))
+		m = refreshed_code(w->session, w->process, addr);
 	if (!m)
 		return false;
 	if (m->told_in != capture_segment(w->session->writer))
@@ -513,6 +533,9 @@ static size_t unwind_user(struct session *s, const struct thread *th, const stru
 		return 0;
 	}
 	count = walk(s, th, raw, ret_end);
+	/* What was mapped there may have made place for something else. */
+	if (*ret_end != UNWIND_ROOT && s->maps_untold && refresh(s, th->process))
+		count = walk(s, th, raw, ret_end);
 	if (!is_inside_exec(s, th->process, raw, count))
 		return count;
 	*ret_end = UNWIND_ROOT;

@@ -114,6 +114,12 @@ void session_exited(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns);
 /* Something was lost; counted now, written at the next session_flush(). */
 void session_lost(struct session *s, enum loss_kind kind, uint64_t count);
 
+/* What was given to session_new(); it does not change, so other threads of ours may look at it. */
+const struct thread_selection *session_selection(const struct session *s);
+
+/* The sampler does not tell of mappings: they are read again when an address is in none of them. */
+void session_maps_untold(struct session *s);
+
 /* Whether the thread, as known so far, is one to be sampled. */
 bool session_selects(struct session *s, pid_t tid);
 

@@ -19,6 +19,7 @@ struct session {
 	struct module_store *modules;
 	struct process_table *processes;
 	struct unwinder *unwinder;
+	bool maps_untold;            /* nobody tells when something is mapped */
 	struct tail tail;
 	struct unwind_frame *frames; /* room for FRAME_LIMIT */
 	size_t walked;               /* of them in the last stack */

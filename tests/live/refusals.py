@@ -97,8 +97,14 @@ def the_whole_machine_without_privileges():
 
 @test
 def where_perf_events_are_forbidden():
-    done = run([program("noperf"), SONDE, "record", "-o", work("x"), "--", "true"])
-    expect(done, 1, "seccomp", "docker run")
+    """ptrace takes over and says so; who wants perf is refused."""
+    record = [program("noperf"), SONDE, "record", "-o", work("x")]
+    done = run(record + ["--", program("split"), "10000000", "1000"])
+    expect(done, 0, "seccomp", "ptrace")
+    got = Recording(work("x"))
+    check(got.json["meta"]["event"] == "ptrace", "%s" % got.json["meta"])
+    check(got.samples >= 150, "%d samples" % got.samples)
+    expect(run(record + ["--sampler", "perf", "--", "true"]), 1, "seccomp", "docker run")
     done = run([program("noperf"), SONDE, "doctor"])
     expect(done, 1)
     check(b"seccomp" in done.stdout, "doctor does not name it: %r" % done.stdout)

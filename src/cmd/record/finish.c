@@ -55,19 +55,47 @@ static uint64_t ring_bytes(const struct recording *r)
 	return sum;
 }
 
+static void write_number(struct recording *r, const char *key, uint64_t value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	capture_meta(r->writer, key, text);
+}
+
 /* How stale the target's memory was when stacks were read on in it. */
 static void write_delays(struct recording *r)
 {
 	struct sampler_facts facts;
-	char number[32];
 
 	r->samplers[0]->ops->facts(r->samplers[0], &facts);
 	if (!facts.delay_mean_ns)
 		return;
-	snprintf(number, sizeof(number), "%llu", (unsigned long long)facts.delay_mean_ns);
-	capture_meta(r->writer, "delay_mean_ns", number);
-	snprintf(number, sizeof(number), "%llu", (unsigned long long)facts.delay_p99_ns);
-	capture_meta(r->writer, "delay_p99_ns", number);
+	write_number(r, "delay_mean_ns", facts.delay_mean_ns);
+	write_number(r, "delay_p99_ns", facts.delay_p99_ns);
+}
+
+/* What stopping threads has cost them, by the sampler that does; once in words and once in numbers. */
+static void write_pauses(struct recording *r)
+{
+	for (size_t i = 0; i < r->sampler_count; i++) {
+		struct sampler_facts f;
+
+		r->samplers[i]->ops->facts(r->samplers[i], &f);
+		if (!f.stops)
+			continue;
+		snprintf(r->pauses, sizeof(r->pauses),
+			"threads were stopped %llu times: p50 %.0f us, p99 %.0f us, max %.0f us",
+			(unsigned long long)f.stops, (double)f.pause_p50_ns / 1e3,
+			(double)f.pause_p99_ns / 1e3, (double)f.pause_max_ns / 1e3);
+		capture_meta(r->writer, "pauses", r->pauses);
+		write_number(r, "pause_count", f.stops);
+		write_number(r, "pause_p50_ns", f.pause_p50_ns);
+		write_number(r, "pause_p99_ns", f.pause_p99_ns);
+		write_number(r, "pause_max_ns", f.pause_max_ns);
+		write_number(r, "late_stops", f.late_stops);
+		write_number(r, "restarted_calls", f.restarted_calls);
+	}
 }
 
 int record_finish(struct recording *r, struct err *err)
@@ -82,6 +110,7 @@ int record_finish(struct recording *r, struct err *err)
 		r->samplers[i]->ops->drain(r->samplers[i], true);
 	check_coverage(r);
 	write_delays(r);
+	write_pauses(r);
 	session_flush(r->session, stop_ns);
 	r->end_ns = stop_ns;
 
@@ -144,6 +173,8 @@ void record_tell(const struct recording *r)
 	if (stats->samples)
 		fprintf(stderr, "%.1f %% of stacks whole, ", whole);
 	fprintf(stderr, "%llu KB\n", (unsigned long long)(r->file_bytes + 1023) / 1024);
+	if (r->pauses[0])
+		fprintf(stderr, "  %s\n", r->pauses);
 	tell_losses(stats, r);
 	if (stats->samples)
 		fprintf(stderr, "see it: sonde report%s%s\n",

@@ -63,6 +63,7 @@ struct recording {
 	int forward_signal; /* sent to us alone: the command should get it too */
 	enum end_reason reason;
 	char unsampled[256]; /* what to say about time that no sample stands for, or "" */
+	char pauses[160];    /* how long threads were stopped, or "" */
 	struct term term;
 };
 

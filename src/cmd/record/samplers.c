@@ -2,17 +2,20 @@
 /*
  * Which samplers answer what was asked for, here and with these rights.
  *
- *	on the CPU    perf
- *	off the CPU   perf
+ *	on the CPU    perf; ptrace where that is refused
+ *	off the CPU   perf; ptrace where that is refused
  */
 #include "cmd/record/record_priv.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "cmd/cmd.h"
 #include "os/perf_event.h"
 
 static const struct sampler_ops *const all_samplers[] = {
 	&sampler_perf,
+	&sampler_ptrace,
 };
 
 static const struct sampler_ops *sampler_named(const char *name)
@@ -33,9 +36,36 @@ static int open_one(struct recording *r, const struct sampler_ops *ops,
 	return rc;
 }
 
+/* Everything that runs cannot be traced: nothing else would. */
+static bool can_trace(const struct recording *r)
+{
+	return r->pids.len || r->command;
+}
+
+/* Says why, and what is different: it stops threads, and nobody asked for that. */
+static int fall_back(struct recording *r, const struct sampler_options *options, struct err *err)
+{
+	const char *why = strstr(err->text, ": ");
+	struct err refused = *err;
+	int rc;
+
+	why = why ? why + 2 : refused.text;
+	rc = open_one(r, &sampler_ptrace, options, err);
+	if (rc) { /* what is refused first is what to change */
+		*err = refused;
+		return -refused.code;
+	}
+	if (!r->args->quiet)
+		cmd_note(NAME, "perf events are refused (%.*s); sampling with ptrace instead, which "
+			"stops running threads for some microseconds a sample and sees no kernel frames",
+			(int)strcspn(why, "\n"), why);
+	return 0;
+}
+
 int record_open_samplers(struct recording *r, struct err *err)
 {
 	const struct sampler_ops *asked = NULL;
+	int rc;
 	struct sampler_options o = {
 		.frequency_hz = (uint32_t)r->args->frequency_hz,
 		.stack_bytes = (uint32_t)r->args->stack_bytes & ~7u,
@@ -51,5 +81,8 @@ int record_open_samplers(struct recording *r, struct err *err)
 		if (!asked)
 			return err_set(err, EINVAL, "there is no sampler '%s'", r->args->sampler);
 	}
-	return open_one(r, asked ? asked : &sampler_perf, &o, err);
+	rc = open_one(r, asked ? asked : &sampler_perf, &o, err);
+	if ((rc == -EACCES || rc == -EPERM || rc == -ENOSYS) && !asked && can_trace(r))
+		rc = fall_back(r, &o, err);
+	return rc;
 }

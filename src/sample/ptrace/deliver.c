@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Notes -> session calls. */
+#include "sample/ptrace/ptrace_priv.h"
+
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "base/clock.h"
+
+/* Which CPU it was on is not known. */
+#define NO_CPU UINT16_MAX
+
+static void deliver_sample(struct ptrace_sampler *s, const struct note *n)
+{
+#if defined(__x86_64__)
+	uint64_t sp = n->regs.value[UNWIND_X86_RSP];
+#else
+	uint64_t sp = n->regs.value[UNWIND_A64_SP];
+#endif
+	struct stored_stack stored;
+	struct raw_sample raw = {
+		.time_ns = n->time_ns,
+		.pid = n->pid,
+		.tid = n->tid,
+		.cpu = NO_CPU,
+		.weight_ns = s->tracer.period_ns,
+		.period_ns = n->period_ns,
+		.stack = {.has_regs = n->regs.known, .regs = n->regs,
+			.dump = {sp, n->stack, n->stack_bytes}},
+	};
+
+	if (session_sample(s->session, &raw, &stored))
+		dump_size_learn(&s->tracer.sizes, n->tid, stored.used_bytes,
+			stored.live_frames || stored.end == UNWIND_TRUNCATED ||
+				stored.end == UNWIND_CHANGED);
+}
+
+static void deliver(struct ptrace_sampler *s, const struct note *n)
+{
+	struct session *to = s->session;
+
+	switch (n->kind) {
+	case NOTE_SAMPLE:
+		deliver_sample(s, n);
+		break;
+	case NOTE_STARTED:
+		session_forked(to, n->other_pid, n->pid, n->other_tid, n->tid, n->time_ns);
+		break;
+	case NOTE_EXECED:
+		session_renamed(to, n->pid, n->tid, n->name, true, n->time_ns);
+		break;
+	case NOTE_NAMED:
+		session_renamed(to, n->pid, n->tid, n->name, false, n->time_ns);
+		break;
+	case NOTE_ENDED:
+		session_exited(to, n->pid, n->tid, n->time_ns);
+		break;
+	case NOTE_LOST:
+		session_lost(to, LOSS_RING, n->count);
+		session_lost(to, LOSS_RING_RECORDS, (uint64_t)n->other_tid);
+		break;
+	}
+}
+
+uint64_t ptrace_drain(struct sampler *sampler, bool last)
+{
+	struct ptrace_sampler *s = ptrace_of(sampler);
+	const struct note *n;
+	eventfd_t count;
+
+	eventfd_read(s->tracer.notes_fd, &count);
+	while ((n = note_ring_peek(&s->tracer.ring))) {
+		s->bytes_read += sizeof(*n) + n->stack_bytes;
+		deliver(s, n);
+		note_ring_pop(&s->tracer.ring);
+	}
+	return UINT64_MAX;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A tick: looks at each thread, and stops those that run, one at a time.
+ *
+ * A thread has not run since the last look when the kernel's count of its arrivals on a CPU and its
+ * CPU time are the same, and it was not running then. One that sleeps is not stopped. Whether one
+ * that does not sleep runs or waits for a CPU /proc does not tell; its CPU time does, but the kernel
+ * brings that up to date only a few hundred times a second. So where there are CPUs enough for all
+ * that do not sleep, all are taken to run; else those whose time has moved.
+ */
+#include "sample/ptrace/ptrace_priv.h"
+
+#include "base/clock.h"
+
+/* More looks a tick would make us a load ourselves; with more threads the ticks take turns. */
+#define MOST_LOOKS 512u
+
+/* A running thread stops within a few microseconds, and to wait for that actively is the shortest
+ * pause. One that does not has to wait for a CPU first, perhaps for ours. */
+#define ACTIVE_WAIT_NS (25 * NS_PER_US)
+
+/* Asks the thread to stop, and sees to it when it does so at once. Later, tracer_events() does. */
+static void stop_briefly(struct tracer *t, struct traced *th)
+{
+	uint64_t now = clock_monotonic_ns(), end = now + ACTIVE_WAIT_NS;
+	pid_t tid = th->tid;
+
+	if (ptrace_interrupt(tid))
+		return;
+	th->asked_ns = now;
+	th->late = false;
+	t->asked++;
+	do {
+		/* Others that were asked before may stop just now. */
+		if (tracer_next_event(t, t->asked > 1 ? -1 : tid, now) == tid)
+			return;
+		now = t->quiet_ns;
+	} while (now < end);
+}
+
+static void tell_name(struct tracer *t, struct traced *th)
+{
+	struct note *n = traced_name(t, th) ? tracer_note(t, NOTE_NAMED, th, 0) : NULL;
+
+	if (!n)
+		return;
+	snprintf(n->name, sizeof(n->name), "%s", th->name);
+	tracer_tell(t, n);
+}
+
+/* Whether it does not sleep. */
+static bool is_awake(struct tracer *t, struct traced *th)
+{
+	struct run_times now;
+
+	if (!traced_times(t, th, &now))
+		return false;
+
+	bool ran = now.arrivals != th->seen.arrivals || now.run_ns != th->seen.run_ns || th->awake;
+
+	th->seen = now;
+	return ran && traced_runs(t, th);
+}
+
+/* Whether one that is awake gets a sample now. Its samples stand for the CPU time between them, so it
+ * is stopped only when that is worth one, as far as it shows; and at first sight, since it may
+ * not live to the next. */
+static bool is_due(const struct tracer *t, const struct traced *th, bool was_awake, bool room)
+{
+	uint64_t used = th->seen.run_ns - th->accounted_ns;
+
+	if (used >= t->period_ns / 2)
+		return true;
+	return th->sampled ? room && was_awake : room || used;
+}
+
+/* A thread that was asked and has not stopped: the kernel has it, or it waits for a CPU. It stays
+ * asked, and is sampled when it stops. */
+static void check_late(struct tracer *t, struct traced *th, uint64_t now)
+{
+	if (th->late || now - th->asked_ns < TRACER_LATE_NS)
+		return;
+	th->late = true;
+	t->late++;
+}
+
+void tracer_tick(struct tracer *t)
+{
+	size_t looks = t->threads.len < MOST_LOOKS ? t->threads.len : MOST_LOOKS;
+	uint64_t now = clock_monotonic_ns();
+	size_t awake = 0;
+	bool room = t->awake <= t->cpus;
+	struct traced *th;
+
+	for (size_t i = 0; i < looks && (th = traced_after(t, t->looked_at)); i++) {
+		bool was_awake = th->awake;
+
+		t->looked_at = th->tid;
+		if (th->in_group || th->before_exec)
+			continue;
+		if (th->name_ns <= now)
+			tell_name(t, th);
+		if (!th->selected)
+			continue;
+		if (th->asked_ns) {
+			check_late(t, th, now);
+			awake++;
+			continue;
+		}
+		th->awake = is_awake(t, th);
+		awake += th->awake;
+		if (th->awake && is_due(t, th, was_awake, room))
+			stop_briefly(t, th);
+	}
+	t->awake = awake;
+}

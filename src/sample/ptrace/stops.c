@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What to do with a thread that has stopped: as little as possible, and let it go. What can be done
+ * after that is done after that.
+ */
+#include "sample/ptrace/ptrace_priv.h"
+
+#include <stdio.h>
+#include <sys/uio.h>
+
+#include "base/clock.h"
+#include "os/child.h"
+
+/* ---- a sample ---- */
+
+#if defined(__x86_64__)
+static uint64_t take_regs(const ptrace_gregs *g, struct unwind_regs *ret)
+{
+	/* By DWARF number: System V psABI for AMD64, figure 3.36. */
+	const uint64_t values[] = {g->rax, g->rdx, g->rcx, g->rbx, g->rsi, g->rdi, g->rbp, g->rsp,
+		g->r8, g->r9, g->r10, g->r11, g->r12, g->r13, g->r14, g->r15, g->rip};
+	size_t count = sizeof(values) / sizeof(values[0]);
+
+	for (size_t i = 0; i < count; i++)
+		ret->value[i] = values[i];
+	ret->known = (1ULL << count) - 1;
+	return g->rsp;
+}
+
+/* The code segment says which instruction set runs; 0x33 is that of 64-bit programs. */
+static bool is_64_bit(const ptrace_gregs *g)
+{
+	return g->cs == 0x33;
+}
+#else
+static uint64_t take_regs(const ptrace_gregs *g, struct unwind_regs *ret)
+{
+	for (size_t i = 0; i < 31; i++)
+		ret->value[i] = g->regs[i];
+	ret->value[UNWIND_A64_SP] = g->sp;
+	ret->value[UNWIND_A64_PC] = g->pc;
+	ret->known = (1ULL << UNWIND_MAX_REGS) - 1;
+	return g->sp;
+}
+
+static bool is_64_bit(const ptrace_gregs *g)
+{
+	return !(g->pstate & 0x10); /* PSR_MODE32_BIT */
+}
+#endif
+
+/* Fills in registers and stack of a stopped thread. */
+static void copy_stack(struct tracer *t, const struct traced *th, const ptrace_gregs *g, struct note *n)
+{
+	uint64_t sp = take_regs(g, &n->regs);
+	size_t bytes = dump_size_of(&t->sizes, th->tid);
+	struct iovec local = {n->stack, bytes}, remote = {(void *)(uintptr_t)sp, bytes};
+	ssize_t got;
+
+	if (!is_64_bit(g)) {
+		n->regs.known = 0;
+		return;
+	}
+	got = process_vm_readv(th->tid, &local, 1, &remote, 1, 0);
+	n->stack_bytes = got > 0 ? (size_t)got : 0;
+}
+
+/* CPU time since the last sample. The first of a thread stands for a mean period: it was seen
+ * running at one look, and as many looks pass in each. */
+static uint64_t account(struct tracer *t, struct traced *th)
+{
+	uint64_t period = t->period_ns;
+
+	if (!traced_times(t, th, &th->seen))
+		return period;
+	if (th->sampled)
+		period = th->seen.run_ns - th->accounted_ns;
+	th->sampled = true;
+	th->accounted_ns = th->seen.run_ns;
+	return period;
+}
+
+static void paused(struct tracer *t, uint64_t since_ns)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	pauses_add(&t->pauses, now > since_ns ? now - since_ns : 0);
+}
+
+static void let_go(struct tracer *t, pid_t tid, int signal, uint64_t since_ns)
+{
+	if (!ptrace_go(tid, signal))
+		paused(t, since_ns);
+}
+
+/* Of a thread that was asked to stop, and has. */
+static void take_sample(struct tracer *t, struct traced *th, uint64_t since_ns)
+{
+	struct note *n = tracer_note(t, NOTE_SAMPLE, th, DUMP_MOST_BYTES);
+	ptrace_gregs g;
+	int rc = ptrace_get_regs(th->tid, &g);
+
+	if (!rc && n)
+		copy_stack(t, th, &g, n);
+	if (!rc && ptrace_restart(&g, false)) {
+		ptrace_set_regs(th->tid, &g);
+		t->restarted++;
+	}
+	let_go(t, th->tid, 0, since_ns);
+	if (rc || !n)
+		return;
+	n->period_ns = account(t, th);
+	if (n->period_ns) /* else it stood in the run queue all the time */
+		tracer_tell(t, n);
+}
+
+/* It has stopped, for whatever reason: what we asked for is done with. */
+static void answered(struct tracer *t, struct traced *th)
+{
+	if (!th || !th->asked_ns)
+		return;
+	th->asked_ns = 0;
+	t->asked--;
+}
+
+/* `th` is NULL for one that we do not know yet: it was just started, and its parent's note comes. */
+static void on_stopped(struct tracer *t, struct traced *th, pid_t tid, uint64_t since_ns)
+{
+	bool asked = th && th->asked_ns;
+
+	answered(t, th);
+	if (th)
+		th->in_group = false;
+	if (asked)
+		take_sample(t, th, since_ns);
+	else
+		let_go(t, tid, 0, since_ns);
+}
+
+static void on_group_stop(struct tracer *t, struct traced *th, pid_t tid)
+{
+	ptrace_stay(tid);
+	answered(t, th);
+	if (th)
+		th->in_group = true;
+}
+
+/* ---- beginnings and ends ---- */
+
+static struct traced *adopt(struct tracer *t, pid_t tid)
+{
+	struct traced *th = traced_find(t, tid);
+	struct proc_status st;
+
+	if (th)
+		return th;
+	return proc_status_read(tid, &st, NULL) ? NULL : traced_add(t, st.tgid, tid);
+}
+
+static void tell_started(struct tracer *t, const struct traced *th, const struct traced *parent)
+{
+	struct note *n = tracer_note(t, NOTE_STARTED, th, 0);
+
+	if (!n)
+		return;
+	n->other_pid = parent->pid;
+	n->other_tid = parent->tid;
+	tracer_tell(t, n);
+}
+
+static void on_started(struct tracer *t, pid_t parent_tid, uint64_t since_ns)
+{
+	unsigned long tid = 0;
+	int rc = ptrace_message(parent_tid, &tid);
+	struct traced *parent, *th;
+
+	let_go(t, parent_tid, 0, since_ns);
+	parent = rc ? NULL : adopt(t, parent_tid);
+	th = parent ? adopt(t, (pid_t)tid) : NULL;
+	/* The new one may have come so far before we heard of its start. */
+	if (th && !th->execed)
+		tell_started(t, th, parent);
+}
+
+/* Whichever thread called exec, it bears the id of the first one now. */
+static void on_execed(struct tracer *t, pid_t tid, uint64_t since_ns)
+{
+	struct traced *th;
+	struct note *n;
+
+	let_go(t, tid, 0, since_ns);
+	th = adopt(t, tid);
+	if (!th)
+		return;
+	traced_remove_others(t, th);
+	answered(t, th);
+	traced_begin(t, th);
+	th->execed = true;
+	n = tracer_note(t, NOTE_EXECED, th, 0);
+	if (!n)
+		return;
+	snprintf(n->name, sizeof(n->name), "%s", th->name);
+	tracer_tell(t, n);
+}
+
+static void on_ended(struct tracer *t, const struct ptrace_event *e)
+{
+	struct traced *th = traced_find(t, e->tid);
+	struct note *n = th ? tracer_note(t, NOTE_ENDED, th, 0) : NULL;
+
+	if (e->tid == t->child) /* nobody else can wait for it now */
+		child_has_ended(e->tid, e->status, e->cpu_ns);
+	if (n)
+		tracer_tell(t, n);
+	if (th)
+		traced_remove(t, th);
+}
+
+/* ---- all of them ---- */
+
+static void handle(struct tracer *t, const struct ptrace_event *e, uint64_t since_ns)
+{
+	struct traced *th = traced_find(t, e->tid);
+
+	switch (e->what) {
+	case PTRACE_NOTHING:
+		return;
+	case PTRACE_ENDED:
+		on_ended(t, e);
+		return;
+	case PTRACE_SIGNALLED:
+		let_go(t, e->tid, e->signal, since_ns);
+		return;
+	case PTRACE_STOPPED:
+		on_stopped(t, th, e->tid, since_ns);
+		break;
+	case PTRACE_GROUP_STOP:
+		on_group_stop(t, th, e->tid);
+		break;
+	case PTRACE_STARTED:
+		on_started(t, e->tid, since_ns);
+		break;
+	case PTRACE_EXECED:
+		on_execed(t, e->tid, since_ns);
+		break;
+	}
+	if (!th) {
+		th = adopt(t, e->tid);
+		if (th)
+			th->in_group = e->what == PTRACE_GROUP_STOP;
+	}
+}
+
+pid_t tracer_next_event(struct tracer *t, pid_t tid, uint64_t since_ns)
+{
+	struct ptrace_event e;
+	uint64_t now = clock_monotonic_ns();
+
+	if (ptrace_next(tid, &e) || e.what == PTRACE_NOTHING) {
+		t->quiet_ns = now;
+		return 0;
+	}
+	handle(t, &e, since_ns);
+	return e.tid;
+}
+
+void tracer_events(struct tracer *t, uint64_t since_ns)
+{
+	while (tracer_next_event(t, -1, since_ns))
+		continue;
+}
