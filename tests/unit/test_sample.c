@@ -490,7 +490,7 @@ static void session_init(struct session_world *w)
 
 static struct record_sample *samples_of(struct session_world *w, size_t *ret_count)
 {
-	static struct record_sample found[16];
+	static struct record_sample found[40];
 	static char bytes[1 << 20];
 	struct capture_reader *r;
 	const struct record_header *h;
@@ -504,7 +504,7 @@ static struct record_sample *samples_of(struct session_world *w, size_t *ret_cou
 	*ret_count = 0;
 	check(!capture_reader_open_memory(bytes, n, &r, NULL));
 	while (capture_reader_next(r, &h, NULL) > 0)
-		if (h->type == RECORD_SAMPLE && *ret_count < 16)
+		if (h->type == RECORD_SAMPLE && *ret_count < 40)
 			memcpy(&found[(*ret_count)++], h, sizeof(found[0]));
 	capture_reader_free(r);
 	return found;
