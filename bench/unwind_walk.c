@@ -29,7 +29,7 @@ struct options {
 };
 
 struct tally {
-	size_t ends[UNWIND_END_COUNT], hows[UNWIND_SCAN + 1], frames;
+	size_t ends[UNWIND_END_COUNT], hows[UNWIND_HOW_COUNT], frames;
 };
 
 /* ---- the small program ---- */
@@ -194,7 +194,7 @@ static void print_tally(const struct tally *t, size_t samples)
 			printf(" %s %.2f%%", unwind_end_name((enum unwind_end)i),
 				100.0 * (double)t->ends[i] / (double)samples);
 	printf("\n  frames     ");
-	for (size_t i = 0; i <= UNWIND_SCAN; i++)
+	for (size_t i = 0; i < UNWIND_HOW_COUNT; i++)
 		if (t->hows[i])
 			printf(" %s %.2f%%", unwind_how_name((enum unwind_how)i),
 				100.0 * (double)t->hows[i] / (double)t->frames);

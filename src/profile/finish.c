@@ -330,7 +330,7 @@ static void sort_samples(struct profile *p)
 
 /* Frames of each sort from a node to the root. */
 struct path_count {
-	uint32_t guessed, fp, unresolved;
+	uint32_t guessed, fp, prologue, unresolved;
 	bool guessed_root; /* the outermost one was guessed */
 };
 
@@ -361,6 +361,7 @@ static void count_paths(const struct profile *p, struct path_count *paths)
 		}
 		c.guessed += frame_is_guess(f, NULL);
 		c.fp += f->how == UNWIND_FP && f->kind == FRAME_USER;
+		c.prologue += f->how == UNWIND_PROLOGUE;
 		c.unresolved += is_unresolved(p, f);
 		paths[i] = c;
 	}
@@ -415,6 +416,7 @@ static void count_stack(struct profile *p, const struct profile_sample *s,
 	q->guessed_frames += paths[code].guessed;
 	q->guessed_roots += s->end == UNWIND_ROOT && paths[code].guessed_root;
 	q->fp_frames += paths[code].fp;
+	q->prologue_frames += paths[code].prologue;
 	q->unresolved_frames += paths[code].unresolved;
 }
 
@@ -431,6 +433,7 @@ static void set_percentages(struct profile_quality *q)
 	q->guessed_frames_pct = percent(q->guessed_frames, q->frames);
 	q->live_frames_pct = percent(q->live_frames, q->frames);
 	q->fp_frames_pct = percent(q->fp_frames, q->frames);
+	q->prologue_frames_pct = percent(q->prologue_frames, q->frames);
 	q->unresolved_frames_pct = percent(q->unresolved_frames, q->frames);
 }
 

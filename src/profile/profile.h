@@ -157,10 +157,11 @@ struct profile_quality {
 	uint64_t ends[UNWIND_END_COUNT]; /* samples by the end of their stack */
 	uint64_t guessed_frames;         /* UNWIND_SCAN; UNWIND_LEAF not above a sampled one */
 	uint64_t guessed_roots;          /* of these: outermost frames of stacks that end there */
-	uint64_t fp_frames;
+	uint64_t fp_frames, prologue_frames;
 	uint64_t live_frames;
 	uint64_t unresolved_frames;
-	double rooted_pct, truncated_pct, guessed_frames_pct, fp_frames_pct, unresolved_frames_pct;
+	double rooted_pct, truncated_pct, guessed_frames_pct, fp_frames_pct, prologue_frames_pct;
+	double unresolved_frames_pct;
 	double live_frames_pct;
 	double on_cpu_rooted_pct, off_cpu_rooted_pct;
 	uint64_t losses[LOSS_KIND_COUNT];

@@ -76,6 +76,35 @@ static int collect_root(void *ctx, const struct elf_symbol *sym)
 	return 0;
 }
 
+struct start_taker {
+	void (*take)(void *ctx, uint64_t vaddr);
+	void *ctx;
+};
+
+/* What compilers have split off a function begins in the middle of it. */
+static bool is_part(const char *name)
+{
+	const char *dot = strstr(name, ".cold");
+
+	return dot && (!dot[5] || dot[5] == '.');
+}
+
+static int tell_start(void *ctx, const struct elf_symbol *sym)
+{
+	const struct start_taker *t = ctx;
+
+	if (sym->type == STT_FUNC && !is_part(sym->name))
+		t->take(t->ctx, sym->start);
+	return 0;
+}
+
+static void each_function(void *functions, void (*take)(void *ctx, uint64_t vaddr), void *ctx)
+{
+	struct start_taker t = {take, ctx};
+
+	elf_file_each_symbol(functions, tell_start, &t);
+}
+
 static struct unwind_section section_named(struct elf_file *f, const char *name)
 {
 	struct elf_section s;
@@ -130,6 +159,8 @@ static int make_unwind(struct module *m)
 		.root_count = roots.ranges.len,
 		.entry = elf_file_is_executable(f) ? elf_file_entry(f) : 0,
 		.data_base = section_named(f, ".got").vaddr,
+		.each_function = each_function,
+		.functions = f,
 		.go = has_section(f, ".gopclntab") || has_section(f, ".note.go.buildid"),
 	};
 	int rc = unwind_module_new(&input, &m->unwind, NULL);

@@ -16,7 +16,7 @@ static bool is_our_start(struct walk *w, uint64_t target)
 		pc - target >= FUNCTION_BYTES)
 		return false;
 	/* One FDE covers a whole function: where the start has one, our pc would, too. */
-	return !w->at.module || walk_pc_info(w, &w->at, target, false).kind >= PC_NO_RULE;
+	return !w->at.module || !unwind_module_rule(w->at.module, target - w->at.bias);
 }
 
 void walk_through_plt(struct walk *w, uint64_t target, uint64_t *ret)

@@ -3,17 +3,19 @@
  * Where no rule covers the pc: JIT code, Chromium, Go (frame pointers), musl and hand-written
  * assembly (nothing at all).
  *
- * Three ways, each described with its threshold and its lies in docs/heuristics/:
+ * Four ways, each described with its threshold and its lies in docs/heuristics/:
  *
+ *	prologue       what the code around the pc does to the stack
  *	frame pointer  [fp] is the caller's fp, [fp + 8] the return address
  *	leaf           the return address is on top of the stack, or in the link register
  *	scan           the first word above that can be a return address into our caller
  *
- * And a fourth where a rule covers the pc and needs the frame pointer, which is not known: the frame is
+ * And a fifth where a rule covers the pc and needs the frame pointer, which is not known: the frame is
  * looked for by its return address.
  */
 #include "unwind/evidence.h"
 #include "unwind/pc_cache.h"
+#include "unwind/prologue.h"
 
 #define SCAN_WORDS 256
 #define SCAN_WORDS_FAR 2048  /* for a direct call of our own function, when there was nothing near */
@@ -46,6 +48,16 @@ static bool is_pushed_by_hand(
 	       chain_goes_on(w, saved);
 }
 
+/* Does the caller go on without its frame pointer? Then that may hold anything. */
+static bool needs_no_fp(struct walk *w, const struct candidate *c)
+{
+	struct pc_info info = walk_pc_info(w, &c->at, c->pc, true);
+	struct frame_shape shape;
+
+	return info.kind < PC_NO_RULE || (walk_shape(w, &c->at, c->pc, true, info, &shape) &&
+						 shape.cfa_reg == w->arch->sp);
+}
+
 static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step *s)
 {
 	const struct arch *arch = w->arch;
@@ -62,8 +74,8 @@ static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step
 		return UNWIND_NO_RULE;
 	if (c.evidence < least && !candidate_is_planted(w, &c) && !is_pushed_by_hand(w, &c, fp, saved))
 		return UNWIND_NO_RULE;
-	/* Where the caller has a rule its fp may be any register; else the chain must go up. */
-	if (saved && saved <= fp && walk_pc_info(w, &c.at, c.pc, true).kind >= PC_NO_RULE)
+	/* Either the chain goes up, or the caller's fp is a register like any other. */
+	if (saved && saved <= fp && !needs_no_fp(w, &c))
 		return UNWIND_NO_RULE;
 
 	s->regs = (struct unwind_regs){0};
@@ -372,8 +384,19 @@ static bool is_sigreturn(struct walk *w)
 	return w->arch->is_sigreturn(code, len);
 }
 
-/* In code that keeps frame pointers. */
-static int step_framed(struct walk *w, struct step *s)
+static int step_prologue(struct walk *w, struct pc_info info, struct step *s)
+{
+	struct frame_shape shape;
+
+	const struct unwind_frame *f = walk_frame(w);
+
+	return walk_shape(w, &w->at, f->pc, f->is_return, info, &shape) ? step_by_shape(w, &shape, s)
+									: UNWIND_NO_RULE;
+}
+
+/* In code that keeps frame pointers, or may do so. Where the file as a whole does, its frames need no
+ * analysis but the interrupted one, which may have none yet; what a JIT keeps is not known. */
+static int step_framed(struct walk *w, struct pc_info info, struct step *s)
 {
 	const struct unwind_frame *f = walk_frame(w);
 	bool fp_known = walk_knows(&w->regs, w->arch->fp);
@@ -382,6 +405,12 @@ static int step_framed(struct walk *w, struct step *s)
 	struct candidate leaf = {0};
 	int result = UNWIND_NO_RULE;
 
+	if (!f->is_return || !w->at.module) {
+		result = step_prologue(w, info, s);
+		if (result == STEP_OK)
+			return result;
+		result = UNWIND_NO_RULE;
+	}
 	if (f->is_return) {
 		if (fp_known && !fp)
 			return UNWIND_ROOT; /* only the outermost frame has none */
@@ -406,7 +435,7 @@ static int step_framed(struct walk *w, struct step *s)
 	return result;
 }
 
-int step_by_fallback(struct walk *w, enum pc_kind kind, int why, struct step *s)
+int step_by_fallback(struct walk *w, struct pc_info info, int why, struct step *s)
 {
 	bool go = w->at.module && unwind_module_input(w->at.module)->go;
 	bool exact = !walk_frame(w)->is_return;
@@ -432,13 +461,16 @@ int step_by_fallback(struct walk *w, enum pc_kind kind, int why, struct step *s)
 	}
 	if (is_trampoline(w))
 		return is_sigreturn(w) ? step_by_sigframe(w, s) : why;
-	if (kind == PC_BARE) {
+	if (info.kind == PC_BARE) {
+		result = step_prologue(w, info, s);
+		if (result == STEP_OK)
+			return result;
 		result = step_scan(w, s);
 		if (result != STEP_OK && fp_known && step_fp(w, fp, CALLS_OTHER, s) == STEP_OK)
 			return STEP_OK;
 		return result;
 	}
-	result = step_framed(w, s);
+	result = step_framed(w, info, s);
 	if (result != UNWIND_NO_RULE)
 		return result;
 	/* Goroutines and the runtime's own stacks are linked by frame pointers that leave the bytes

@@ -110,6 +110,13 @@ static const struct code_line *code_line(struct walk *w, uint64_t addr)
 	return line;
 }
 
+const uint8_t *walk_code_line(struct walk *w, uint64_t addr)
+{
+	const struct code_line *line = code_line(w, addr);
+
+	return line ? line->bytes : NULL;
+}
+
 static bool code_of_target(struct walk *w, uint64_t addr, uint8_t *buf, size_t len)
 {
 	while (len) {

@@ -169,6 +169,18 @@ struct pc_info walk_pc_learn(struct walk *w, const struct walk_mapping *at, uint
 	return info;
 }
 
+void walk_pc_keep(struct walk *w, const struct walk_mapping *at, uint64_t pc, bool is_return,
+	struct pc_info info)
+{
+	uint64_t key = walk_pc_key(at, pc, is_return);
+	struct pc_cache_entry *e = walk_pc_entry(w, key);
+
+	if (!key)
+		return;
+	e->key = key;
+	e->info = (uint64_t)info.kind << PC_KIND_SHIFT | info.bits;
+}
+
 bool walk_pc_return_slot(
 	struct walk *w, const struct walk_mapping *at, uint64_t pc, uint64_t sp, uint64_t *ret)
 {

@@ -25,8 +25,16 @@ struct pc_cache_entry {
 	uint64_t info;
 };
 
+#define LIVE_SHAPE_BITS 13
+
+/* What code that is no file says of its frame (prologue.c). key: the pc and the bytes around it. */
+struct live_shape {
+	uint64_t key, bits;
+};
+
 struct unwinder {
 	struct unwinder_stats stats;
+	struct live_shape live[1 << LIVE_SHAPE_BITS];
 	struct pc_cache_entry cache[1 << PC_CACHE_BITS];
 };
 
@@ -51,6 +59,19 @@ static inline bool walk_find(struct walk *w, uint64_t addr, struct walk_mapping 
 struct pc_info walk_pc_learn(struct walk *w, const struct walk_mapping *at, uint64_t pc,
 	bool is_return, struct pc_cache_entry *e, uint64_t key);
 
+/* 0: not to be kept. */
+static inline uint64_t walk_pc_key(const struct walk_mapping *at, uint64_t pc, bool is_return)
+{
+	uint64_t vaddr = pc - at->bias;
+
+	return at->key && !(vaddr >> PC_KEY_ADDRESS_BITS) ? at->key | vaddr << 1 | is_return : 0;
+}
+
+static inline struct pc_cache_entry *walk_pc_entry(const struct walk *w, uint64_t key)
+{
+	return &w->u->cache[key * 0x9e3779b97f4a7c15ULL >> (64 - PC_CACHE_BITS)];
+}
+
 static inline struct pc_info walk_pc_info(
 	struct walk *w, const struct walk_mapping *at, uint64_t pc, bool is_return)
 {
@@ -58,13 +79,8 @@ static inline struct pc_info walk_pc_info(
 	if (!at->module)
 		return (struct pc_info){PC_NO_RULE, 0};
 
-	uint64_t vaddr = pc - at->bias, key = 0;
-
-	if (at->key && !(vaddr >> PC_KEY_ADDRESS_BITS))
-		key = at->key | vaddr << 1 | is_return;
-
-	uint64_t slot = key * 0x9e3779b97f4a7c15ULL >> (64 - PC_CACHE_BITS);
-	struct pc_cache_entry *e = &w->u->cache[slot];
+	uint64_t key = walk_pc_key(at, pc, is_return);
+	struct pc_cache_entry *e = walk_pc_entry(w, key);
 
 	if (key && e->key == key) {
 		w->u->stats.cache_hits++;
@@ -73,6 +89,10 @@ static inline struct pc_info walk_pc_info(
 	}
 	return walk_pc_learn(w, at, pc, is_return, e, key);
 }
+
+/* Keeps what was learnt later about a pc in a file. */
+void walk_pc_keep(struct walk *w, const struct walk_mapping *at, uint64_t pc, bool is_return,
+	struct pc_info info);
 
 /* Where the return address of the frame at `pc` stands when its sp is `sp`; false when its rule
  * needs more than the sp. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "unwind/cfi_table.h"
+#include "unwind/function_index.h"
 
 struct unwind_module {
 	struct unwind_module_input input;
@@ -15,6 +16,7 @@ struct unwind_module {
 	uint32_t serial;
 	struct rule_set rules;
 	struct cfi_table eh, debug;
+	struct function_index functions;
 };
 
 static const struct unwind_section no_hdr;
@@ -122,6 +124,7 @@ void unwind_module_free(struct unwind_module *m)
 	cfi_table_release(&m->eh);
 	cfi_table_release(&m->debug);
 	rule_set_release(&m->rules);
+	function_index_release(&m->functions);
 	free(m->text);
 	free(m->roots);
 	free(m);
@@ -170,7 +173,8 @@ void unwind_module_stats(const struct unwind_module *m, struct unwind_module_sta
 		.rows = m->eh.rows + m->debug.rows,
 		.rules = m->rules.count,
 		.table_bytes = cfi_table_bytes(&m->eh) + cfi_table_bytes(&m->debug) +
-			       rule_set_bytes(&m->rules),
+			       rule_set_bytes(&m->rules) +
+			       m->functions.starts.cap * sizeof(uint64_t),
 	};
 }
 
@@ -182,6 +186,25 @@ const struct unwind_module_input *unwind_module_input(const struct unwind_module
 uint32_t unwind_module_serial(const struct unwind_module *m)
 {
 	return m->serial;
+}
+
+const uint8_t *unwind_module_code(const struct unwind_module *m, uint64_t vaddr, size_t *ret_len)
+{
+	for (size_t i = 0; i < m->input.text_count; i++) {
+		const struct unwind_section *s = &m->input.text[i];
+
+		if (!s->bytes || vaddr - s->vaddr >= s->size)
+			continue;
+		*ret_len = s->size - (vaddr - s->vaddr);
+		return s->bytes + (vaddr - s->vaddr);
+	}
+	return NULL;
+}
+
+bool unwind_module_named_start(struct unwind_module *m, uint64_t vaddr, uint64_t *ret)
+{
+	function_index_build(&m->functions, &m->input);
+	return function_index_before(&m->functions, vaddr, ret);
 }
 
 const uint8_t *unwind_module_text(const struct unwind_module *m, uint64_t vaddr, size_t len)

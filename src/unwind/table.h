@@ -28,6 +28,13 @@ const struct unwind_module_input *unwind_module_input(const struct unwind_module
  * inside one of the text sections. */
 const uint8_t *unwind_module_text(const struct unwind_module *m, uint64_t vaddr, size_t len);
 
+/* All bytes of the text section that holds `vaddr`, from there on; NULL when none does. */
+const uint8_t *unwind_module_code(const struct unwind_module *m, uint64_t vaddr, size_t *ret_len);
+
+/* The last start of a function at or below `vaddr`, in code that call frame information leaves out
+ * (function_index.h). The first question may take a tenth of a second. */
+bool unwind_module_named_start(struct unwind_module *m, uint64_t vaddr, uint64_t *ret);
+
 /* A small number that is unique among living modules and never reused while one lives; never 0. */
 uint32_t unwind_module_serial(const struct unwind_module *m);
 

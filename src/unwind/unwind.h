@@ -78,6 +78,10 @@ struct unwind_module_input {
 	uint64_t entry; /* e_entry of an executable, whose code is the bottom too; 0: none */
 	/* Where .got/.data based pointer encodings count from (DW_EH_PE_datarel outside the hdr). */
 	uint64_t data_base;
+	/* Names the starts of functions, for code that call frame information leaves out: asked once,
+	 * when first needed; `functions` is handed back and must outlive the module. May be NULL. */
+	void (*each_function)(void *functions, void (*take)(void *ctx, uint64_t vaddr), void *ctx);
+	void *functions;
 	bool go; /* built by the Go linker: frame pointers kept, .debug_frame silent about rbp */
 };
 
@@ -161,6 +165,8 @@ enum unwind_how {
 	UNWIND_FP,      /* frame pointer; return address preceded by a call, CFA growing */
 	UNWIND_LEAF,    /* return address at the top of the stack, preceded by a call */
 	UNWIND_SCAN,    /* first plausible return address above; a guess */
+	UNWIND_PROLOGUE, /* what the function's instructions do to the stack; preceded by a call */
+	UNWIND_HOW_COUNT,
 };
 
 /* Where the return address was read. */

@@ -32,15 +32,16 @@ const char *unwind_end_name(enum unwind_end end)
 
 const char *unwind_how_name(enum unwind_how how)
 {
-	static const char *const names[] = {
+	static const char *const names[UNWIND_HOW_COUNT] = {
 		[UNWIND_SAMPLED] = "sampled",
 		[UNWIND_CFI] = "cfi",
 		[UNWIND_FP] = "frame-pointer",
 		[UNWIND_LEAF] = "leaf",
 		[UNWIND_SCAN] = "scan",
+		[UNWIND_PROLOGUE] = "prologue",
 	};
 
-	return (unsigned)how <= UNWIND_SCAN ? names[how] : "unknown";
+	return (unsigned)how < UNWIND_HOW_COUNT ? names[how] : "unknown";
 }
 
 /* ---- steps ---- */
@@ -173,7 +174,7 @@ static int step_general(struct walk *w, struct pc_info info, struct step *s)
 	if (result == STEP_OK || result == UNWIND_ROOT)
 		return result;
 
-	result = step_by_fallback(w, info.kind, result, s);
+	result = step_by_fallback(w, info, result, s);
 	return result == STEP_OK ? accept(w, s) : result;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Between the files of the walk: walk.c (the loop), fallback.c (where no rule covers the pc),
+ * Between the files of the walk: walk.c (the loop), fallback.c (where no rule covers the pc), prologue.c (what the
+ * code says then), evidence.c (what is a return address),
  * step.c (one rule applied), pc_cache.c (what is known about a pc), memory.c (who may read what);
  * each knows only those behind it.
  *
@@ -44,7 +45,8 @@ enum pc_kind {
 
 struct pc_info {
 	enum pc_kind kind;
-	uint64_t bits; /* PC_PACKED: the rule; PC_RULE: pointer to struct unwind_rule */
+	uint64_t bits; /* PC_PACKED: the rule; PC_RULE: pointer to struct unwind_rule; PC_NO_RULE and
+			* PC_BARE: what prologue.c knows */
 };
 
 /* Code of a target that is no file, read a cache line at a time: what calls into a function and
@@ -153,6 +155,10 @@ size_t walk_code_from(
 size_t walk_code_before(
 	struct walk *w, const struct walk_mapping *at, uint64_t addr, uint8_t *buf, size_t len);
 
+/* The WALK_LINE_BYTES of the target that hold `addr`, NULL when they cannot be read; valid until the next
+ * look at code. */
+const uint8_t *walk_code_line(struct walk *w, uint64_t addr);
+
 /* ---- step.c ---- */
 
 /* The caller's registers by `rule` of the module w->at. */
@@ -164,6 +170,6 @@ int step_by_sigframe(struct walk *w, struct step *s);
 /* ---- fallback.c ---- */
 
 /* No rule covers the pc (kind PC_NO_RULE or PC_BARE), or the one that does failed with `why`. */
-int step_by_fallback(struct walk *w, enum pc_kind kind, int why, struct step *s);
+int step_by_fallback(struct walk *w, struct pc_info info, int why, struct step *s);
 
 #endif

@@ -161,7 +161,7 @@ static void print_frame(struct dump *d, const void *record)
 	ref(d, "module", 'm', r->module);
 	address(d, "address", r->address);
 	WORD(d, "kind", frame_kinds, r->kind);
-	if (r->how <= UNWIND_SCAN)
+	if (r->how < UNWIND_HOW_COUNT)
 		buf_printf(&d->line, " how=%s", unwind_how_name((enum unwind_how)r->how));
 	else
 		number(d, "how", r->how);

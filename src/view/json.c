@@ -108,6 +108,7 @@ static void quality_object(const struct profile *p, struct buf *out)
 	number(out, "lost_samples", q->losses[LOSS_RING], false);
 	percent(out, "unresolved_frames_pct", q->unresolved_frames_pct, false);
 	percent(out, "fp_frames_pct", q->fp_frames_pct, false);
+	percent(out, "prologue_frames_pct", q->prologue_frames_pct, false);
 	percent(out, "live_frames_pct", q->live_frames_pct, false);
 	number(out, "frames", q->frames, false);
 	key(out, "ends", false);

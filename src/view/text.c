@@ -57,6 +57,9 @@ static void quality_lines(const struct profile *p, struct buf *out)
 	buf_str(out, "\nFrames\n");
 	quality_line(out, q->guessed_frames_pct, "guessed (marked ? in the tree)");
 	quality_line(out, q->fp_frames_pct, "found by frame pointer, validated");
+	if (q->prologue_frames)
+		quality_line(out, q->prologue_frames_pct,
+			"found by what the code does, validated");
 	quality_line(out, q->live_frames_pct, "beyond the copied stack, read live and checked");
 	quality_line(out, q->unresolved_frames_pct, "without a name");
 	buf_str(out, "\nLost\n");

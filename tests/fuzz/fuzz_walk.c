@@ -108,6 +108,13 @@ static void take_fde(struct world *w, struct cursor *c)
 	eh_end(w, start);
 }
 
+static void name_functions(void *functions, void (*take)(void *ctx, uint64_t vaddr), void *ctx)
+{
+	(void)functions;
+	for (uint64_t at = 0; at < TEXT_BYTES; at += 0x200)
+		take(ctx, at);
+}
+
 static void take_module(struct world *w, struct cursor *c, uint8_t flags)
 {
 	static const uint8_t x86[] = {1, 0x78, 16, 1, 0, 0x0c, 7, 8, 0x90, 1};
@@ -149,6 +156,7 @@ static void take_module(struct world *w, struct cursor *c, uint8_t flags)
 		.root_count = 1,
 		.entry = 0x3100,
 		.go = flags & 4,
+		.each_function = flags & 64 ? name_functions : NULL,
 	};
 
 	if (unwind_module_new(&in, &w->module, NULL))
@@ -161,7 +169,7 @@ static void check_walk(const struct unwind_frame *frames, size_t count, enum unw
 		(!count && end != UNWIND_NO_REGS))
 		abort();
 	for (size_t i = 0; i < count; i++) {
-		if (frames[i].how > UNWIND_SCAN || frames[i].source > UNWIND_FROM_REGS)
+		if (frames[i].how >= UNWIND_HOW_COUNT || frames[i].source > UNWIND_FROM_REGS)
 			abort();
 		if (i && frames[i].mapping_id != 1 && frames[i].mapping_id != 2)
 			abort(); /* only executable memory is ever returned to */

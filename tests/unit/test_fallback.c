@@ -106,7 +106,7 @@ TEST(frame_pointer_prologue_and_epilogue)
 		{"\x55", 0, UNWIND_LEAF},	      /* push %rbp */
 		{"\xf3\x0f\x1e\xfa", 0, UNWIND_LEAF}, /* endbr64 */
 		{"\x48\x89\xe5", 1, UNWIND_FP},	      /* mov %rsp,%rbp */
-		{"\xc3", 0, UNWIND_LEAF},	      /* ret */
+		{"\xc3", 0, UNWIND_PROLOGUE},      /* ret */
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -171,9 +171,144 @@ TEST(frame_pointer_when_the_rule_fails)
 	check_how(w, 1, UNWIND_FP);
 }
 
-/* ---- scans ---- */
+/* ---- what the code does to the stack ---- */
 
 #define BARE 0x3000ULL /* no CFI, and no frame pointers around */
+
+/* push %rbp; push %rbx; sub $8,%rsp; nop...; at + 0x20: add $8,%rsp; pop %rbx; pop %rbp; ret */
+static void plain_function(struct world *w, uint64_t at)
+{
+	CODE(w, at, "\x55\x53\x48\x83\xec\x08");
+	CODE(w, at + 0x20, "\x48\x83\xc4\x08\x5b\x5d\xc3");
+}
+
+TEST(prologue_of_a_file)
+{
+	autoworld w = usual_world();
+
+	plain_function(w, BARE);
+	direct_call(w, FUN + 8, BARE);
+	/* A local, then rbx, rbp (which FUN's rule asks for) and the return address. */
+	STACK_WORDS(w, 0x11, 0xb, SLOT(6), AT(FUN + 8), 0x22, 0x33, 0xb0b, AT(MAIN + 8), 0,
+		AT(START + 8));
+	reg(w, RBP, 0x1234); /* the function uses it for something else */
+	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x10), AT(FUN + 8), AT(MAIN + 8), AT(START + 8));
+	check_how(w, 1, UNWIND_PROLOGUE);
+	check_u64(w->frames[0].cfa, SLOT(4));
+	check_u64(w->frames[1].slot, SLOT(3));
+	/* Asked once: the second walk finds it in the cache. */
+	walk(w);
+	check_u64(w->count, 4);
+	check_how(w, 1, UNWIND_PROLOGUE);
+}
+
+TEST(prologue_half_way)
+{
+	static const struct {
+		uint64_t pc;
+		unsigned slot;
+	} rows[] = {{0, 0}, {1, 1}, {2, 2}, {6, 3}, {0x24, 2}, {0x25, 1}, {0x26, 0}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		autoworld w = usual_world();
+
+		plain_function(w, BARE);
+		direct_call(w, MAIN + 8, BARE);
+		w->stack[rows[i].slot] = AT(MAIN + 8);
+		w->stack[rows[i].slot + 2] = AT(START + 8);
+		EXPECT(w, UNWIND_ROOT, AT(BARE + rows[i].pc), AT(MAIN + 8), AT(START + 8));
+		check_how(w, 1, UNWIND_PROLOGUE);
+	}
+}
+
+/* What is pushed later still is in the register, whatever lies below the stack pointer. */
+TEST(prologue_saves_that_are_not_done)
+{
+	autoworld w = usual_world();
+
+	CODE(w, BARE, "\x48\x83\xec\x18\x48\x89\x6c\x24\x08"); /* mov %rbp,8(%rsp) at 4 */
+	CODE(w, BARE + 0x20, "\x48\x8b\x6c\x24\x08\x48\x83\xc4\x18\xc3");
+	direct_call(w, FUN + 8, BARE);
+	STACK_WORDS(w, 1, 2, 3, AT(FUN + 8), 0, 0, 0, AT(MAIN + 8), 0, AT(START + 8));
+	reg(w, RBP, SLOT(6));
+	EXPECT(w, UNWIND_ROOT, AT(BARE + 4), AT(FUN + 8), AT(MAIN + 8), AT(START + 8));
+}
+
+/* The stack decides: what the code says is not taken where no call stands before the address. */
+TEST(prologue_must_hold)
+{
+	autoworld w = usual_world();
+
+	plain_function(w, BARE);
+	direct_call(w, MAIN + 8, BARE);
+	STACK_WORDS(w, 0, 0, 0, 0x77, AT(MAIN + 8), 0, AT(START + 8));
+	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x10), AT(MAIN + 8), AT(START + 8));
+	check_how(w, 1, UNWIND_SCAN);
+}
+
+/* Behind the last call of a function that never returns: only its start tells. */
+static void name_bare(void *functions, void (*take)(void *ctx, uint64_t vaddr), void *ctx)
+{
+	++*(unsigned *)functions;
+	take(ctx, BARE);
+	take(ctx, BARE + 0x10);
+}
+
+TEST(prologue_of_a_function_without_return)
+{
+	autoworld w = usual_world();
+	unsigned asked = 0;
+
+	w->input.each_function = name_bare;
+	w->input.functions = &asked;
+	CODE(w, BARE, "\x53\x48\x83\xec\x10"); /* push %rbx; sub $16,%rsp */
+	direct_call(w, BARE + 0x10, BARE + 0x100);
+	CODE(w, BARE + 0x10, "\xc3"); /* another function */
+	plain_function(w, BARE + 0x100);
+	indirect_call(w, MAIN + 8);
+	STACK_WORDS(w, 0, 0, 0, AT(BARE + 0x10), 0, 0, 0, AT(MAIN + 8), 0, AT(START + 8));
+	EXPECT(w, UNWIND_ROOT, AT(BARE + 0x110), AT(BARE + 0x10), AT(MAIN + 8), AT(START + 8));
+	check_how(w, 2, UNWIND_PROLOGUE);
+	walk(w);
+	check_u64(asked, 1);
+}
+
+/* Code of a JIT that uses rbp for anything, called by code that needs no rbp either. */
+TEST(prologue_of_jit_code)
+{
+	autoworld w = usual_world();
+
+	jit_frames(w);
+	CODE(w, JIT + 0x40, "\x48\x83\xc4\x10\x5d\xc3");  /* add $16,%rsp; pop %rbp; ret */
+	CODE(w, JIT + 0x120, "\x48\x83\xc4\x08\x5d\xc3"); /* add $8,%rsp; pop %rbp; ret */
+	STACK_WORDS(w, 1, 2, 0x77, JIT + 0x100, 3, SLOT(1), AT(MAIN + 8), 0, AT(START + 8));
+	reg(w, RBP, SLOT(2)); /* looks like a frame pointer, and is none */
+	EXPECT(w, UNWIND_ROOT, JIT + 0x10, JIT + 0x100, AT(MAIN + 8), AT(START + 8));
+	check_how(w, 1, UNWIND_PROLOGUE);
+	check_how(w, 2, UNWIND_PROLOGUE);
+
+	/* The same address, other code: nothing old is believed. */
+	CODE(w, JIT + 0x18, "\x48\x83\xc4\x18\x5d\xc3");
+	STACK_WORDS(w, 1, 2, 3, 4, JIT + 0x100, 3, SLOT(1), AT(MAIN + 8), 0, AT(START + 8));
+	EXPECT(w, UNWIND_ROOT, JIT + 0x10, JIT + 0x100, AT(MAIN + 8), AT(START + 8));
+}
+
+/* The compiled caller of a frame with a frame pointer uses the register for a number. */
+TEST(frame_pointer_below_code_without)
+{
+	autoworld w = usual_world();
+
+	jit_frames(w);
+	CODE(w, JIT + 0x10, "\xff\x24\xc1"); /* jmp *(%rcx,%rax,8): no way to a return */
+	CODE(w, JIT + 0x120, "\x48\x83\xc4\x08\x5d\xc3");
+	STACK_WORDS(w, 1, 2, 0x77, JIT + 0x100, 3, SLOT(1), AT(MAIN + 8), 0, AT(START + 8));
+	reg(w, RBP, SLOT(2));
+	EXPECT(w, UNWIND_ROOT, JIT + 0x10, JIT + 0x100, AT(MAIN + 8), AT(START + 8));
+	check_how(w, 1, UNWIND_FP);
+	check_how(w, 2, UNWIND_PROLOGUE);
+}
+
+/* ---- scans ---- */
 
 /* Locals with old return addresses lie below the real one; the direct call of us is the witness. */
 TEST(scan_finds_the_direct_call)
@@ -233,6 +368,7 @@ TEST(scan_follows_a_wrapper)
 	autoworld w = usual_world();
 
 	CODE(w, 0x3810, "\xe9\xeb\xf7\xff\xff"); /* jmp 0x3000 */
+	CODE(w, BARE - 0x10, "\x0f\x0b");	    /* no way from BARE - 0x40 to us */
 	direct_call(w, FUN + 0x20, BARE - 0x40);
 	direct_call(w, FUN + 0x40, BARE + 0x400);
 	direct_call(w, MAIN + 0x20, 0x3808);
@@ -348,7 +484,10 @@ int main(int argc, char **argv)
 		T(frame_pointer_must_hold), T(frame_pointer_minus_one_is_unknown),
 		T(frame_pointer_prologue_and_epilogue), T(leaf_by_direct_call),
 		T(call_of_nothing), T(uretprobe_trampoline),
-		T(frame_pointer_when_the_rule_fails), T(scan_finds_the_direct_call),
+		T(frame_pointer_when_the_rule_fails), T(prologue_of_a_file), T(prologue_half_way),
+		T(prologue_saves_that_are_not_done), T(prologue_must_hold),
+		T(prologue_of_a_function_without_return), T(prologue_of_jit_code),
+		T(frame_pointer_below_code_without), T(scan_finds_the_direct_call),
 		T(scan_recovers_a_saved_frame_pointer), T(scan_through_plt),
 		T(scan_follows_a_wrapper), T(scan_looks_one_step_ahead), T(scan_gives_up),
 		T(scan_ends_at_the_entry), T(scan_prefers_a_call_to_a_far_bottom),
