@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/vec.h"
+#include "sample/blocked.h"
 #include "sample/thinning.h"
 
 #define BUCKETS 1024u
@@ -31,6 +32,8 @@
 #define LONG_QUEUE_NS (5 * NS_PER_MS) /* worth asking whether the thread was throttled */
 /* Intervals kept of all threads together, in a thinning window. */
 #define KEPT_IN_ALL 400u
+
+static const struct stored_stack no_stack = {.leaf = CAPTURE_NONE, .end = UNWIND_NO_REGS};
 
 enum place {
 	AWAKE, /* on the CPU or queued: the next event tells */
@@ -67,6 +70,11 @@ struct timeline {
 	struct held *held; /* NULL: nothing, or unwound already */
 	struct stored_stack stack;
 	struct off_cpu_waker waker;
+	/* what /proc said at live_ns; 0: it was not asked. Of this interval, if that was not over yet */
+	uint64_t live_ns;
+	struct off_cpu_reason live_reason;
+	bool has_live_stack;
+	struct stored_stack live_stack;
 
 	struct thinning thinning;
 	uint64_t busy_ns; /* the window of struct off_cpu that it was counted in */
@@ -78,7 +86,8 @@ struct off_cpu {
 	struct off_cpu_options options;
 	struct timeline *buckets[BUCKETS];
 	size_t count;
-	VEC(pid_t) pending;         /* threads with something held, and some that have not any more */
+	struct blocked_thread *asleep; /* room to look at one; NULL: none may be */
+	VEC(pid_t) pending;         /* threads with something to settle, and some that have not any more */
 	VEC(struct held *) free_held;
 	uint64_t random, told_ns;
 	uint64_t window_ns;         /* for the share of each thread in what is kept */
@@ -98,7 +107,13 @@ int off_cpu_new(struct session *session, const struct off_cpu_options *options,
 	o->options = *options;
 	o->random = clock_monotonic_ns();
 	o->most = THINNING_MOST;
+	o->asleep = options->live ? malloc(sizeof(*o->asleep)) : NULL;
+	if (options->live && !o->asleep) {
+		free(o);
+		return err_nomem(err);
+	}
 	if (session_keep(session, &keeper_ops, o, err)) {
+		free(o->asleep);
 		free(o);
 		return -ENOMEM;
 	}
@@ -120,6 +135,7 @@ void off_cpu_free(struct off_cpu *o)
 		free(*held);
 	vec_release(&o->free_held);
 	vec_release(&o->pending);
+	free(o->asleep);
 	free(o);
 }
 
@@ -147,7 +163,7 @@ static struct timeline *add(struct off_cpu *o, pid_t pid, pid_t tid, uint64_t ti
 	t->pid = pid;
 	t->tid = tid;
 	t->at_ns = t->told_ns = t->times.since_ns = t->times.until_ns = time_ns;
-	t->stack.leaf = CAPTURE_NONE;
+	t->stack = t->live_stack = no_stack;
 	t->waker.leaf = CAPTURE_NONE;
 	t->thinning.window_ns = time_ns;
 	*at = t;
@@ -156,6 +172,12 @@ static struct timeline *add(struct off_cpu *o, pid_t pid, pid_t tid, uint64_t ti
 }
 
 /* ---- stacks ---- */
+
+static void await_settling(struct off_cpu *o, struct timeline *t)
+{
+	if (!t->in_pending && !vec_push(&o->pending, t->tid))
+		t->in_pending = true;
+}
 
 static void let_go(struct off_cpu *o, struct timeline *t)
 {
@@ -188,15 +210,64 @@ static void hold(struct off_cpu *o, struct timeline *t, uint64_t time_ns, const 
 	if (h->raw.dump.size)
 		memcpy(h->bytes, raw->dump.bytes, h->raw.dump.size);
 	h->raw.dump.bytes = h->raw.dump.size ? h->bytes : NULL;
-	if (!t->in_pending && !vec_push(&o->pending, t->tid))
-		t->in_pending = true;
+	await_settling(o, t);
 }
 
 static void unwind_held(struct off_cpu *o, struct timeline *t)
 {
 	if (t->held)
 		session_stack(o->session, t->pid, t->tid, t->held->time_ns, &t->held->raw, &t->stack);
-	let_go(o, t);
+}
+
+static bool is_reason_known(struct off_cpu_reason reason)
+{
+	return reason.state != STATE_BLOCKED && (reason.state != STATE_SYSCALL || reason.syscall >= 0);
+}
+
+/* What was copied as it left, with more of its stack as it stands now; the registers of a thread that
+ * sleeps where it left are those it left with. */
+static const struct raw_stack *with_more(const struct held *h, struct blocked_thread *asleep)
+{
+	struct raw_stack *now = &asleep->stack;
+
+	if (!h || !h->raw.has_regs || !now->has_regs || now->dump.start != h->raw.dump.start)
+		return now;
+	now->regs = h->raw.regs;
+	now->kernel_ips = h->ips;
+	now->kernel_count = h->raw.kernel_count;
+	return now;
+}
+
+/* Asks /proc for what is missing about a thread that sleeps: its stack, or the reason. */
+static void look(struct off_cpu *o, struct timeline *t)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	bool cut = t->stack.leaf == CAPTURE_NONE || t->stack.end == UNWIND_TRUNCATED ||
+		t->stack.end == UNWIND_CHANGED;
+
+	if (!o->asleep || t->preempted || t->live_ns || (!cut && is_reason_known(t->reason)) ||
+		blocked_read(t->pid, t->tid, o->asleep, NULL))
+		return;
+	if (cut && (!o->asleep->stack.has_regs ||
+			   !session_stack(o->session, t->pid, t->tid, now_ns,
+				   with_more(t->held, o->asleep), &t->live_stack)))
+		return;
+	if (!blocked_still(t->pid, t->tid, o->asleep))
+		return;
+	t->live_ns = now_ns;
+	t->live_reason = o->asleep->reason;
+	t->has_live_stack = cut;
+}
+
+/* When we looked, the thread may have been back, and away again. */
+static void take_live(struct timeline *t, uint64_t end_ns)
+{
+	if (!t->live_ns || end_ns < t->live_ns)
+		return;
+	if (!is_reason_known(t->reason))
+		t->reason = t->live_reason;
+	if (t->has_live_stack)
+		t->stack = t->live_stack;
 }
 
 /* ---- accounting ---- */
@@ -276,7 +347,9 @@ static void tell(struct off_cpu *o, struct timeline *t, enum thread_state state,
 	if (!weight)
 		return;
 	unwind_held(o, t);
-	if (t->stack.leaf == CAPTURE_NONE && !t->placeless)
+	if (t->placeless)
+		t->stack.end = UNWIND_ROOT; /* there is nothing that could be missing */
+	else if (t->stack.leaf == CAPTURE_NONE)
 		session_lost(o->session, LOSS_OFF_CPU_STACK, 1);
 
 	struct off_cpu_interval interval = {
@@ -304,10 +377,12 @@ static void forget_interval(struct off_cpu *o, struct timeline *t)
 {
 	let_go(o, t);
 	t->announced = false;
-	t->was_open = t->preempted = t->placeless = false;
+	t->was_open = t->preempted = t->placeless = t->has_live_stack = false;
+	t->live_ns = 0;
+	t->live_stack = no_stack;
 	t->woken_ns = 0;
 	t->reason = (struct off_cpu_reason){STATE_BLOCKED, -1};
-	t->stack = (struct stored_stack){.leaf = CAPTURE_NONE};
+	t->stack = no_stack;
 	t->waker = (struct off_cpu_waker){.leaf = CAPTURE_NONE};
 }
 
@@ -322,11 +397,13 @@ static uint64_t queued_since(const struct timeline *t, uint64_t now_ns)
 /* The thread is off the CPU, and was until `end_ns`. */
 static void close_interval(struct off_cpu *o, struct timeline *t, uint64_t end_ns, bool still_open)
 {
-	enum thread_state state = t->reason.state, queued;
+	enum thread_state state, queued;
 	uint64_t queued_ns;
 
 	if (end_ns < t->at_ns)
 		end_ns = t->at_ns;
+	take_live(t, end_ns);
+	state = t->reason.state;
 	queued_ns = queued_since(t, end_ns);
 	queued = queued_state(o, t, queued_ns, end_ns);
 	if (t->preempted)
@@ -473,6 +550,8 @@ void off_cpu_out(struct off_cpu *o, pid_t pid, pid_t tid, uint64_t time_ns, uint
 		forget_interval(o, t);
 	t->announced = false;
 	leave(t, time_ns, cpu, preempted);
+	if (!t->held && !preempted && o->asleep && session_selects(o->session, tid))
+		await_settling(o, t);
 }
 
 void off_cpu_woken(
@@ -588,13 +667,16 @@ static bool settle_one(struct off_cpu *o, struct timeline *t, uint64_t now_ns)
 	uint64_t age_ns = SETTLE_NS > o->options.min_block_ns / 2 ? SETTLE_NS
 								   : o->options.min_block_ns / 2;
 
-	if (!t->held)
+	if (!t->held && t->place != OFF)
 		return true;
-	if (now_ns < t->held->time_ns + age_ns)
+	if (now_ns < (t->held ? t->held->time_ns : t->left_ns) + age_ns)
 		return false;
-	if (t->place == OFF)
-		unwind_held(o, t);
-	return !t->held;
+	if (t->place != OFF)
+		return false;
+	unwind_held(o, t);
+	look(o, t);
+	let_go(o, t);
+	return true;
 }
 
 static void tell_all_times(struct off_cpu *o, uint64_t now_ns)
@@ -641,6 +723,7 @@ static void carry(void *ctx, struct session *session, uint64_t now_ns)
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct timeline *t = o->buckets[i]; t; t = t->next) {
 			session_kept_stack(session, &t->stack.leaf);
+			session_kept_stack(session, &t->live_stack.leaf);
 			session_kept_stack(session, &t->waker.leaf);
 			tell_times_at(o, t, now_ns);
 		}

@@ -13,7 +13,8 @@
  *
  * Stacks: what is copied at `stack` is held until it is known that the interval is kept, or until the
  * end of the batch of records (off_cpu_settle), when the thread still sleeps and the part that was
- * not copied can still be read. Short intervals are never unwound when they are not kept.
+ * not copied can still be read. Short intervals are never unwound when they are not kept. What was not
+ * told of a thread that still sleeps then (its stack, or what it waits in) is read from /proc.
  */
 #ifndef SONDE_SAMPLE_OFF_CPU_H
 #define SONDE_SAMPLE_OFF_CPU_H
@@ -29,6 +30,8 @@ struct off_cpu_options {
 	 * had used up its bandwidth; asked for long waits only. NULL: never. */
 	bool (*throttled)(void *ctx, pid_t pid, uint64_t from_ns, uint64_t to_ns);
 	void *ctx;
+	/* Threads that sleep and of which not all was told may be looked at: sample/blocked.h. */
+	bool live;
 };
 
 /* The session is borrowed. */

@@ -27,7 +27,7 @@ static void show_naming(void *ctx, size_t done, size_t all)
 static void check_coverage(struct recording *r)
 {
 	struct session_stats stats;
-	uint64_t cpu_ns = r->reason == END_TARGET_EXITED && r->child.pid && !r->selection.name &&
+	uint64_t cpu_ns = r->on_cpu && r->reason == END_TARGET_EXITED && r->child.pid && !r->selection.name &&
 			!r->selection.main_only
 		? child_cpu_ns(&r->child)
 		: 0;
@@ -131,7 +131,7 @@ int record_finish(struct recording *r, struct err *err)
 	return capture_writer_finish(take_ptr(r->writer), r->reason, stop_ns, err);
 }
 
-static void tell_losses(const struct session_stats *stats, const struct recording *r)
+static const char *loss_words(const struct recording *r, enum loss_kind kind)
 {
 	static const char *const words[LOSS_KIND_COUNT] = {
 		[LOSS_RING] = "samples lost, the ring was full: try a lower -F or --stack-size",
@@ -145,38 +145,54 @@ static void tell_losses(const struct session_stats *stats, const struct recordin
 		[LOSS_RING_RECORDS] = "mapping and thread records lost, the ring was full",
 	};
 
-	for (size_t i = 0; i < LOSS_KIND_COUNT; i++)
+	if (kind == LOSS_RING && r->off_cpu)
+		return "records lost, the ring was full: threads switch too often; times and stacks of "
+		       "those moments are missing";
+	return words[kind];
+}
+
+static void tell_losses(const struct session_stats *stats, const struct recording *r)
+{
+	for (unsigned i = 0; i < LOSS_KIND_COUNT; i++)
 		if (stats->losses[i])
 			fprintf(stderr, "  %llu %s\n", (unsigned long long)stats->losses[i],
-				words[i]);
+				loss_words(r, (enum loss_kind)i));
 	if (r->unsampled[0])
 		fprintf(stderr, "  %s\n", r->unsampled);
-	else if (!stats->samples)
+	else if (r->on_cpu && !stats->samples)
 		fprintf(stderr, "  nothing ran on a CPU for a sampling period%s\n",
 			r->selection.name || r->selection.main_only || r->selection.tid
 				? " in the selected threads"
 				: "");
 }
 
+/* "512 samples, 80 waits" */
+static void tell_count(uint64_t count, const char *one, const char *before)
+{
+	fprintf(stderr, "%s%llu %s%s", before, (unsigned long long)count, one, count == 1 ? "" : "s");
+}
+
 void record_tell(const struct recording *r)
 {
 	const struct session_stats *stats = &r->stats;
-	double seconds = (double)(r->end_ns - r->start_ns) / 1e9;
-	double whole = stats->samples
-		? 100.0 * (double)stats->ends[UNWIND_ROOT] / (double)stats->samples
-		: 0;
+	uint64_t stacks = stats->samples + stats->off_cpu;
+	uint64_t whole = stats->ends[UNWIND_ROOT] + stats->off_cpu_rooted;
 
 	if (r->args->quiet)
 		return;
-	fprintf(stderr, "%s: %llu sample%s in %.1f s, ", r->args->output,
-		(unsigned long long)stats->samples, stats->samples == 1 ? "" : "s", seconds);
-	if (stats->samples)
-		fprintf(stderr, "%.1f %% of stacks whole, ", whole);
+	fprintf(stderr, "%s: ", r->args->output);
+	if (r->on_cpu)
+		tell_count(stats->samples, "sample", "");
+	if (r->off_cpu)
+		tell_count(stats->off_cpu, "wait", r->on_cpu ? ", " : "");
+	fprintf(stderr, " in %.1f s, ", (double)(r->end_ns - r->start_ns) / 1e9);
+	if (stacks)
+		fprintf(stderr, "%.1f %% of stacks whole, ", 100.0 * (double)whole / (double)stacks);
 	fprintf(stderr, "%llu KB\n", (unsigned long long)(r->file_bytes + 1023) / 1024);
 	if (r->pauses[0])
 		fprintf(stderr, "  %s\n", r->pauses);
 	tell_losses(stats, r);
-	if (stats->samples)
+	if (stacks)
 		fprintf(stderr, "see it: sonde report%s%s\n",
 			strcmp(r->args->output, DEFAULT_RECORDING) ? " " : "",
 			strcmp(r->args->output, DEFAULT_RECORDING) ? r->args->output : "");

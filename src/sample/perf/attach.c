@@ -45,7 +45,28 @@ static void perf_free(struct sampler *sampler)
 	if (s->epoll_fd >= 0)
 		close(s->epoll_fd);
 	vec_release(&s->watched);
+	perf_off_cpu_free(s);
 	free(s);
+}
+
+static int choose_events(struct perf_sampler *s, struct err *err)
+{
+	int rc = 0;
+
+	if (s->options.on_cpu) {
+		rc = perf_choose_event(s, err);
+		if (!rc)
+			perf_measure_cycle(s);
+	}
+	if (!rc && s->options.off_cpu)
+		rc = perf_off_cpu_open(s, err);
+	if (!s->options.on_cpu && !s->options.off_cpu) {
+		s->attr = perf_dummy_attr();
+		s->attr.disabled = 0;
+		s->event_name = "none";
+		perf_set_tracking(&s->attr);
+	}
+	return rc;
 }
 
 static int perf_open(const struct sampler_options *options, struct sampler **ret, struct err *err)
@@ -62,9 +83,7 @@ static int perf_open(const struct sampler_options *options, struct sampler **ret
 	s->random = clock_monotonic_ns();
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	raise_file_limit(s);
-	rc = s->epoll_fd < 0 ? err_errno(err, errno, "epoll") : perf_choose_event(s, err);
-	if (!rc)
-		perf_measure_cycle(s);
+	rc = s->epoll_fd < 0 ? err_errno(err, errno, "epoll") : choose_events(s, err);
 	if (!rc)
 		rc = perf_open_rings(s, err);
 	if (rc) {
@@ -77,7 +96,10 @@ static int perf_open(const struct sampler_options *options, struct sampler **ret
 
 static void perf_bind(struct sampler *sampler, struct session *session)
 {
-	perf_of(sampler)->session = session;
+	struct perf_sampler *s = perf_of(sampler);
+
+	s->session = session;
+	perf_off_cpu_bind(s);
 }
 
 /* ---- attaching ---- */
@@ -90,12 +112,25 @@ static int open_event(
 	return perf_event_open(attr, tid, cpu, -1);
 }
 
+/* How threads are watched. */
+enum watch {
+	WATCH_TREE,  /* with all that they start */
+	WATCH_CHILD, /* the same, from exec on */
+	WATCH_ALONE,
+};
+
 /* An event on the CPU of the ring. 0 or -errno. */
-static int open_on(struct perf_sampler *s, struct cpu_ring *r, pid_t tid,
-	const struct perf_event_attr *attr)
+static int open_on(
+	struct perf_sampler *s, struct cpu_ring *r, pid_t tid, enum watch how, bool off_cpu)
 {
-	struct perf_event_attr copy = *attr;
-	struct watched_event e = {.fd = open_event(s, &copy, tid, r->cpu), .tid = tid};
+	struct perf_event_attr attr = off_cpu ? s->off_attr : s->attr;
+
+	attr.inherit = how != WATCH_ALONE;
+	if (how == WATCH_CHILD)
+		attr.disabled = attr.enable_on_exec = 1;
+
+	struct watched_event e = {
+		.fd = open_event(s, &attr, tid, r->cpu), .tid = tid, .off_cpu = off_cpu};
 	int rc = e.fd < 0 ? e.fd : 0;
 
 	if (rc)
@@ -125,15 +160,21 @@ static void close_events(struct perf_sampler *s, pid_t tid)
 	}
 }
 
-/* One event on every CPU; tid -1 for all threads. 0 or -errno, with nothing half done. */
-static int open_events(struct perf_sampler *s, pid_t tid, const struct perf_event_attr *attr)
+/* One event of each kind that is asked for on every CPU; tid -1 for all threads. 0 or -errno, with
+ * nothing half done. */
+static int open_events(struct perf_sampler *s, pid_t tid, enum watch how)
 {
 	int rc = 0;
 
-	for (size_t i = 0; !rc && i < s->rings.len; i++)
-		rc = open_on(s, &s->rings.data[i], tid, attr);
+	for (size_t i = 0; !rc && i < s->rings.len; i++) {
+		if (s->options.on_cpu || !s->options.off_cpu)
+			rc = open_on(s, &s->rings.data[i], tid, how, false);
+		if (!rc && s->options.off_cpu)
+			rc = open_on(s, &s->rings.data[i], tid, how, true);
+	}
 	if (rc)
 		close_events(s, tid);
+	s->new_threads |= how != WATCH_ALONE || tid == -1;
 	return rc;
 }
 
@@ -150,12 +191,12 @@ bool perf_watches_thread(const struct perf_sampler *s, pid_t tid)
 		bsearch(&tid, s->watched.data, s->watched.len, sizeof(tid), compare_tids);
 }
 
-static int watch_tid(struct perf_sampler *s, pid_t tid, const struct perf_event_attr *attr)
+static int watch_tid(struct perf_sampler *s, pid_t tid, enum watch how)
 {
 	if (vec_reserve(&s->watched, s->watched.len + 1))
 		return -ENOMEM;
 
-	int rc = open_events(s, tid, attr);
+	int rc = open_events(s, tid, how);
 
 	if (rc)
 		return rc;
@@ -174,8 +215,10 @@ static int watch_new(struct perf_sampler *s, pid_t pid, const struct pid_vec *ti
 		if (perf_watches_thread(s, tids->data[i]))
 			continue;
 
-		int rc = watch_tid(s, tids->data[i], &s->attr);
+		int rc = watch_tid(s, tids->data[i], WATCH_TREE);
 
+		if (!rc)
+			rc = perf_off_cpu_attached(s, pid, tids->data[i]);
 		if (rc == -ESRCH)
 			continue;
 		if (rc == -EMFILE && s->watched.len) {
@@ -211,10 +254,10 @@ static int perf_watch_process(struct sampler *sampler, pid_t pid, struct err *er
 static int perf_watch_thread(struct sampler *sampler, pid_t pid, pid_t tid, struct err *err)
 {
 	struct perf_sampler *s = perf_of(sampler);
-	struct perf_event_attr attr = s->attr;
+	int rc = watch_tid(s, tid, WATCH_ALONE);
 
-	attr.inherit = 0;
-	int rc = watch_tid(s, tid, &attr);
+	if (!rc)
+		rc = perf_off_cpu_attached(s, pid, tid);
 	if (rc == -ESRCH)
 		return err_set(err, ESRCH, "process %d has no thread %d", (int)pid, (int)tid);
 	return rc ? rights_perf_refused(-rc, pid, err) : 0;
@@ -222,34 +265,25 @@ static int perf_watch_thread(struct sampler *sampler, pid_t pid, pid_t tid, stru
 
 static int perf_watch_child(struct sampler *sampler, pid_t pid, struct err *err)
 {
-	struct perf_sampler *s = perf_of(sampler);
-	struct perf_event_attr attr = s->attr;
+	int rc = watch_tid(perf_of(sampler), pid, WATCH_CHILD);
 
-	attr.disabled = 1;
-	attr.enable_on_exec = 1;
-	int rc = watch_tid(s, pid, &attr);
 	return rc ? rights_perf_refused(-rc, 0, err) : 0;
 }
 
 static int perf_watch_all(struct sampler *sampler, struct err *err)
 {
-	struct perf_sampler *s = perf_of(sampler);
-	struct perf_event_attr attr = s->attr;
+	int rc = open_events(perf_of(sampler), -1, WATCH_ALONE);
 
-	attr.inherit = 0;
-	int rc = open_events(s, -1, &attr);
 	return rc ? rights_perf_refused(-rc, -1, err) : 0;
 }
 
 static int perf_watch_cgroup(struct sampler *sampler, int cgroup_fd, struct err *err)
 {
 	struct perf_sampler *s = perf_of(sampler);
-	struct perf_event_attr attr = s->attr;
 	int rc;
 
-	attr.inherit = 0;
 	s->cgroup_fd = cgroup_fd;
-	rc = open_events(s, -1, &attr);
+	rc = open_events(s, -1, WATCH_ALONE);
 	if (rc == -EBADF)
 		return err_set(err, EBADF,
 			"the kernel does not sample by this cgroup: perf_event is in another hierarchy (v1)");
@@ -268,6 +302,7 @@ static void perf_stop(struct sampler *sampler)
 	vec_each(&s->rings, r)
 		for (struct watched_event *e = NULL; (e = event_table_next(&r->events, e));)
 			ioctl(e->fd, PERF_EVENT_IOC_DISABLE, 0);
+	s->stopped_ns = clock_monotonic_ns();
 }
 
 static void perf_facts(const struct sampler *sampler, struct sampler_facts *ret)

@@ -12,8 +12,15 @@
 #include "base/clock.h"
 #include "base/cursor.h"
 
-/* Bytes of the sample_id trailer of every record but samples: TID, TIME, CPU, IDENTIFIER. */
-#define TRAILER_BYTES 32
+#define TRAILER_BYTES sizeof(struct perf_trailer)
+
+bool perf_trailer(const struct perf_event_header *header, struct perf_trailer *ret)
+{
+	if (header->size < sizeof(*header) + TRAILER_BYTES)
+		return false;
+	memcpy(ret, (const uint8_t *)header + header->size - TRAILER_BYTES, TRAILER_BYTES);
+	return true;
+}
 
 uint64_t perf_record_time(const struct perf_sampler *s, const struct perf_event_header *header)
 {
@@ -75,24 +82,16 @@ static uint64_t cycles_ns(const struct perf_sampler *s, uint64_t cycles)
 
 #define MAX_KERNEL_FRAMES 256
 
-static void decode_sample(struct perf_sampler *s, struct cpu_ring *r, struct cursor *c)
+/* The fields of a sample from CALLCHAIN on; `ips` has room for MAX_KERNEL_FRAMES. */
+static void decode_stack(
+	struct cursor *c, uint64_t sample_type, uint64_t *ips, struct raw_stack *stack)
 {
-	uint64_t ips[MAX_KERNEL_FRAMES];
-	struct raw_sample raw = {.weight_ns = s->period_ns};
-	struct raw_stack *stack = &raw.stack;
-	uint64_t id = cursor_u64(c), size;
+	uint64_t abi, size;
 
-	cursor_skip(c, 8); /* ip: in the registers, or first in the chain */
-	raw.pid = (pid_t)cursor_u32(c);
-	raw.tid = (pid_t)cursor_u32(c);
-	raw.time_ns = cursor_u64(c);
-	raw.cpu = (uint16_t)cursor_u32(c);
-	cursor_skip(c, 4);
-	uint64_t period = cursor_u64(c);
 	stack->kernel_ips = ips;
-	if (s->attr.sample_type & PERF_SAMPLE_CALLCHAIN)
+	if (sample_type & PERF_SAMPLE_CALLCHAIN)
 		stack->kernel_count = kernel_chain(c, ips, MAX_KERNEL_FRAMES);
-	uint64_t abi = cursor_u64(c);
+	abi = cursor_u64(c);
 	if (abi != PERF_SAMPLE_REGS_ABI_NONE)
 		read_regs(c, &stack->regs);
 	size = cursor_u64(c);
@@ -100,10 +99,6 @@ static void decode_sample(struct perf_sampler *s, struct cpu_ring *r, struct cur
 		stack->dump.bytes = cursor_bytes(c, size);
 		uint64_t valid = cursor_u64(c);
 		stack->dump.size = (size_t)(valid < size ? valid : size);
-	}
-	if (c->bad) {
-		session_lost(s->session, LOSS_MALFORMED, 1);
-		return;
 	}
 	/* The kernel gives none exactly for its own threads (perf_get_regs_user). */
 	stack->kernel_thread = abi == PERF_SAMPLE_REGS_ABI_NONE;
@@ -113,24 +108,52 @@ static void decode_sample(struct perf_sampler *s, struct cpu_ring *r, struct cur
 #else
 	stack->dump.start = stack->regs.value[UNWIND_A64_SP];
 #endif
+}
 
-	struct watched_event *e = event_table_find(&r->events, id);
+bool perf_is_second(const struct perf_sampler *s, const struct watched_event *e, pid_t tid)
+{
+	return e && e->tid != -1 && e->tid != tid && perf_watches_thread(s, tid);
+}
 
-	if (e && (e->tid == -1 || e->tid == raw.tid)) {
-		perf_note_sample(r, e, raw.time_ns);
-	} else if (e && !s->attr.freq) { /* inherited */
-		raw.period_ns = period;
-	}
+/* A thread on a CPU. */
+static void take_sample(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e,
+	struct raw_sample *raw, uint64_t period)
+{
+	raw->weight_ns = s->period_ns;
+	if (e && (e->tid == -1 || e->tid == raw->tid))
+		perf_note_sample(r, e, raw->time_ns);
+	else if (e && !s->attr.freq) /* inherited */
+		raw->period_ns = period;
 	if (s->attr.freq)
-		raw.period_ns = cycles_ns(s, period);
-	/* A thread that was started by a watched one while we were attaching has events of its own
-	 * and the inherited ones: count it once. */
-	if (e && e->tid != -1 && e->tid != raw.tid && perf_watches_thread(s, raw.tid))
+		raw->period_ns = cycles_ns(s, period);
+	if (raw->pid <= 0 || perf_is_second(s, e, raw->tid))
 		return;
-	if (raw.pid <= 0) /* the idle task; -1: one that is no process any more */
-		return;
-	histogram_add(&s->delays, clock_monotonic_ns() - raw.time_ns);
-	session_sample(s->session, &raw, NULL);
+	histogram_add(&s->delays, clock_monotonic_ns() - raw->time_ns);
+	session_sample(s->session, raw, NULL);
+}
+
+static void decode_sample(struct perf_sampler *s, struct cpu_ring *r, struct cursor *c)
+{
+	uint64_t ips[MAX_KERNEL_FRAMES], period = 0;
+	struct raw_sample raw = {0};
+	struct watched_event *e = event_table_find(&r->events, cursor_u64(c));
+	bool off_cpu = e && e->off_cpu;
+
+	cursor_skip(c, 8); /* ip: in the registers, or first in the chain */
+	raw.pid = (pid_t)cursor_u32(c); /* 0: the idle task; -1: one that is no process any more */
+	raw.tid = (pid_t)cursor_u32(c);
+	raw.time_ns = cursor_u64(c);
+	raw.cpu = (uint16_t)cursor_u32(c);
+	cursor_skip(c, 4);
+	if (!off_cpu)
+		period = cursor_u64(c);
+	decode_stack(c, off_cpu ? s->off_attr.sample_type : s->attr.sample_type, ips, &raw.stack);
+	if (c->bad)
+		session_lost(s->session, LOSS_MALFORMED, 1);
+	else if (!off_cpu)
+		take_sample(s, r, e, &raw, period);
+	else if (raw.pid > 0 && !perf_is_second(s, e, raw.tid))
+		perf_off_cpu_sample(s, &raw);
 }
 
 /* Names in records end with a NUL inside the record, before the trailer. */
@@ -182,8 +205,11 @@ static void decode_comm(struct perf_sampler *s, struct cursor *c, bool exec, uin
 	pid_t pid = (pid_t)cursor_u32(c), tid = (pid_t)cursor_u32(c);
 
 	record_name(c, name, sizeof(name));
-	if (!c->bad)
-		session_renamed(s->session, pid, tid, name, exec, time_ns);
+	if (c->bad)
+		return;
+	session_renamed(s->session, pid, tid, name, exec, time_ns);
+	if (exec)
+		perf_off_cpu_exec(s, pid, time_ns);
 }
 
 static void decode_task(struct perf_sampler *s, struct cursor *c, bool fork, uint64_t time_ns)
@@ -193,10 +219,14 @@ static void decode_task(struct perf_sampler *s, struct cursor *c, bool fork, uin
 
 	if (c->bad)
 		return;
-	if (fork)
+	if (fork) {
 		session_forked(s->session, ppid, pid, ptid, tid, time_ns);
-	else
-		session_exited(s->session, pid, tid, time_ns);
+		perf_off_cpu_forked(s, pid, tid, time_ns);
+		return;
+	}
+	if (s->off_cpu)
+		off_cpu_exit(s->off_cpu, tid, time_ns);
+	session_exited(s->session, pid, tid, time_ns);
 }
 
 void perf_decode(struct perf_sampler *s, struct cpu_ring *r)
@@ -220,8 +250,14 @@ void perf_decode(struct perf_sampler *s, struct cpu_ring *r)
 	case PERF_RECORD_EXIT:
 		decode_task(s, &c, header->type == PERF_RECORD_FORK, time_ns);
 		break;
+	case PERF_RECORD_SWITCH:
+	case PERF_RECORD_SWITCH_CPU_WIDE:
+		perf_off_cpu_switch(s, r);
+		break;
 	case PERF_RECORD_LOST: /* id, lost */
 		cursor_skip(&c, 8);
+		if (s->off_cpu && r->handled_ns)
+			off_cpu_lost(s->off_cpu, r->handled_ns, time_ns);
 		session_lost(s->session, LOSS_RING, cursor_u64(&c));
 		break;
 	case PERF_RECORD_LOST_SAMPLES:

@@ -59,6 +59,7 @@ static bool drain_round(struct perf_sampler *s, bool last)
 	for (; r && r->next_ns <= horizon; r = oldest(s)) {
 		s->ring_bytes_read += r->next->size;
 		perf_decode(s, r);
+		r->handled_ns = r->next_ns;
 		perf_ring_pop(&r->ring);
 		look(s, r);
 	}
@@ -68,11 +69,14 @@ static bool drain_round(struct perf_sampler *s, bool last)
 uint64_t perf_drain(struct sampler *sampler, bool last)
 {
 	struct perf_sampler *s = perf_of(sampler);
+	uint64_t again_ns;
 	int rounds = 0;
 
+	perf_off_cpu_look(s);
 	while (drain_round(s, last) && ++rounds < MAX_ROUNDS)
 		;
 	vec_each(&s->rings, r)
 		perf_jitter(s, r);
-	return rounds < MAX_ROUNDS ? UINT64_MAX : 0;
+	again_ns = perf_off_cpu_settle(s, last);
+	return rounds < MAX_ROUNDS ? again_ns : 0;
 }

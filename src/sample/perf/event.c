@@ -51,19 +51,29 @@ struct perf_event_attr perf_dummy_attr(void)
 	return attr;
 }
 
+void perf_set_tracking(struct perf_event_attr *attr)
+{
+	attr->mmap = attr->mmap2 = 1;
+	attr->comm = attr->comm_exec = 1;
+	attr->task = 1;
+}
+
+void perf_set_user_stack(struct perf_event_attr *attr, uint32_t stack_bytes)
+{
+	attr->sample_type |= PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+	attr->exclude_callchain_user = 1;
+	attr->sample_regs_user = USER_REGS;
+	attr->sample_stack_user = stack_bytes;
+}
+
 static void set_sampling(struct perf_event_attr *attr, const struct sampler_options *o)
 {
 	memset(attr, 0, sizeof(*attr));
 	set_common(attr);
-	attr->sample_type |= PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER |
-		PERF_SAMPLE_STACK_USER;
-	attr->exclude_callchain_user = 1;
-	attr->sample_regs_user = USER_REGS;
-	attr->sample_stack_user = o->stack_bytes;
+	perf_set_user_stack(attr, o->stack_bytes);
+	perf_set_tracking(attr);
+	attr->sample_type |= PERF_SAMPLE_PERIOD;
 	attr->wakeup_events = 1 + (o->frequency_hz - 1) / WAKEUPS_HZ;
-	attr->mmap = attr->mmap2 = 1;
-	attr->comm = attr->comm_exec = 1;
-	attr->task = 1;
 	attr->inherit = 1;
 }
 
@@ -90,8 +100,7 @@ static void set_user_only(struct perf_event_attr *attr)
 	attr->sample_type &= ~(uint64_t)PERF_SAMPLE_CALLCHAIN;
 }
 
-/* Whether the event can be opened on ourselves; 0 or -errno. */
-static int try_open(const struct perf_event_attr *attr)
+int perf_try_open(const struct perf_event_attr *attr)
 {
 	struct perf_event_attr probe = *attr;
 
@@ -117,7 +126,7 @@ int perf_choose_event(struct perf_sampler *s, struct err *err)
 			events[i].set(&s->attr, &s->options);
 			if (user_only)
 				set_user_only(&s->attr);
-			rc = try_open(&s->attr);
+			rc = perf_try_open(&s->attr);
 			if (rc)
 				continue;
 			s->event_name = events[i].name;

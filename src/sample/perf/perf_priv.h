@@ -15,6 +15,7 @@
  *	drain.c   rings -> records in time order
  *	decode.c  record -> session calls
  *	jitter.c  the next period
+ *	off_cpu.c threads leaving and entering CPUs
  *	cycles.c  how long a cycle is
  */
 #ifndef SONDE_SAMPLE_PERF_PRIV_H
@@ -25,6 +26,8 @@
 #include "base/histogram.h"
 #include "base/vec.h"
 #include "os/perf_event.h"
+#include "sample/blocked.h"
+#include "sample/off_cpu.h"
 #include "sample/sampler.h"
 
 /* One event: one thread (or every thread, in system-wide mode) on one CPU. */
@@ -33,6 +36,7 @@ struct watched_event {
 	int fd;
 	pid_t tid; /* -1: all */
 	uint64_t id;
+	bool off_cpu; /* tells of threads leaving CPUs, else of threads on them */
 	/* for jitter.c */
 	uint64_t samples;    /* since its period was drawn, or since that was tried */
 	uint64_t sampled_ns; /* time of the last of them */
@@ -53,15 +57,22 @@ struct cpu_ring {
 	struct perf_ring ring;
 	const struct perf_event_header *next; /* its oldest record; NULL: none, or not looked */
 	uint64_t next_ns;                     /* time of that */
+	uint64_t handled_ns;                  /* time of the one before; 0: none yet */
 	struct event_table events;            /* that write to it */
 	VEC(uint64_t) sampled;                /* ids of those that wait for a new period */
+};
+
+/* A thread that was attached, and that nothing was asked about yet. */
+struct fresh_thread {
+	pid_t pid, tid;
 };
 
 struct perf_sampler {
 	struct sampler sampler;
 	struct session *session;
 	struct sampler_options options;
-	struct perf_event_attr attr; /* of the sampling events */
+	struct perf_event_attr attr;     /* of the events that sample threads on CPUs */
+	struct perf_event_attr off_attr; /* of those that tell of threads leaving them */
 	const char *event_name;
 	bool kernel;
 	int epoll_fd;
@@ -74,6 +85,15 @@ struct perf_sampler {
 	uint64_t cycle_ps; /* picoseconds of a cycle, when cycles are counted; 0: not known */
 	uint64_t ring_bytes_read;
 	struct histogram delays; /* of samples, from their time to when we came to them */
+
+	/* for off_cpu.c */
+	struct off_cpu *off_cpu;       /* NULL: not asked for */
+	struct kernel_roles *roles;    /* NULL: kernel addresses are hidden */
+	struct blocked_thread *asleep; /* room to look at one */
+	VEC(struct fresh_thread) fresh;
+	bool new_threads;              /* those that threads start are seen as well */
+	uint64_t stopped_ns;
+	uint64_t active_ns, looked_bytes; /* when there was something in the rings last */
 };
 
 static inline struct perf_sampler *perf_of(struct sampler *s)
@@ -84,6 +104,15 @@ static inline struct perf_sampler *perf_of(struct sampler *s)
 /* event.c: attr, and the choice of the event */
 int perf_choose_event(struct perf_sampler *s, struct err *err);
 struct perf_event_attr perf_dummy_attr(void);
+
+/* What has nothing to do with what is sampled: the address spaces and names of what runs. */
+void perf_set_tracking(struct perf_event_attr *attr);
+
+/* A sample of the user's registers and stack. */
+void perf_set_user_stack(struct perf_event_attr *attr, uint32_t stack_bytes);
+
+/* Whether the event can be opened on ourselves; 0 or -errno. */
+int perf_try_open(const struct perf_event_attr *attr);
 
 /* cycles.c: cycle_ps, where the event counts cycles */
 void perf_measure_cycle(struct perf_sampler *s);
@@ -105,6 +134,29 @@ bool perf_watches_thread(const struct perf_sampler *s, pid_t tid);
 /* drain.c */
 uint64_t perf_drain(struct sampler *sampler, bool last);
 
+/* off_cpu.c */
+
+/* Chooses off_attr; what is needed for it. Where the kernel refuses to tell of its side there are no
+ * stacks in the records, only that threads leave and enter. */
+int perf_off_cpu_open(struct perf_sampler *s, struct err *err);
+int perf_off_cpu_bind(struct perf_sampler *s);
+void perf_off_cpu_free(struct perf_sampler *s);
+
+/* A thread was attached. 0 or -ENOMEM. */
+int perf_off_cpu_attached(struct perf_sampler *s, pid_t pid, pid_t tid);
+
+/* Before records are handled: looks at threads that were attached. */
+void perf_off_cpu_look(struct perf_sampler *s);
+
+/* Records; those that the session has as well, after it. */
+void perf_off_cpu_sample(struct perf_sampler *s, const struct raw_sample *raw);
+void perf_off_cpu_switch(struct perf_sampler *s, const struct cpu_ring *r);
+void perf_off_cpu_forked(struct perf_sampler *s, pid_t pid, pid_t tid, uint64_t time_ns);
+void perf_off_cpu_exec(struct perf_sampler *s, pid_t pid, uint64_t time_ns);
+
+/* After records were handled. When to look again, in ns from now. */
+uint64_t perf_off_cpu_settle(struct perf_sampler *s, bool last);
+
 /* jitter.c: notes a sample of an event of the thread's own; draws new periods for such events */
 void perf_note_sample(struct cpu_ring *r, struct watched_event *e, uint64_t time_ns);
 void perf_jitter(struct perf_sampler *s, struct cpu_ring *r);
@@ -112,5 +164,21 @@ void perf_jitter(struct perf_sampler *s, struct cpu_ring *r);
 /* decode.c: hands the ring's next record to the session */
 void perf_decode(struct perf_sampler *s, struct cpu_ring *r);
 uint64_t perf_record_time(const struct perf_sampler *s, const struct perf_event_header *header);
+
+/* What every record but samples ends with (sample_id_all): TID, TIME, CPU, IDENTIFIER. */
+struct perf_trailer {
+	uint32_t pid, tid;
+	uint64_t time_ns;
+	uint32_t cpu, reserved;
+	uint64_t id;
+};
+_Static_assert(sizeof(struct perf_trailer) == 32, "as the kernel writes it");
+
+/* False: the record is too short to have one. */
+bool perf_trailer(const struct perf_event_header *header, struct perf_trailer *ret);
+
+/* A thread that was started by a watched one while we were attaching has events of its own and the
+ * inherited ones: whether this is one of the latter, which does not count. */
+bool perf_is_second(const struct perf_sampler *s, const struct watched_event *e, pid_t tid);
 
 #endif
