@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sample/sampler.h"
 
+#include "base/clock.h"
+
 void sampler_free(struct sampler *s)
 {
 	if (s)
@@ -39,4 +41,48 @@ int sampler_watch_cgroup(struct sampler *s, int cgroup_fd, struct err *err)
 {
 	return s->ops->watch_cgroup ? s->ops->watch_cgroup(s, cgroup_fd, err)
 				    : cannot(s, "a cgroup", err);
+}
+
+/* Whoever has the oldest event goes on until another one's is older. Until everyone has handed over
+ * what there was when we began. */
+static void take_turns(struct sampler *const *samplers, size_t count, bool last)
+{
+	uint64_t now_ns = last ? UINT64_MAX : clock_monotonic_ns();
+
+	for (;;) {
+		uint64_t oldest_ns = UINT64_MAX, next_ns = now_ns;
+		struct sampler *first = NULL;
+
+		for (size_t i = 0; i < count; i++) {
+			uint64_t ns = samplers[i]->ops->oldest_ns(samplers[i]);
+
+			if (ns < oldest_ns) {
+				next_ns = oldest_ns < next_ns ? oldest_ns : next_ns;
+				oldest_ns = ns;
+				first = samplers[i];
+			} else if (ns < next_ns) {
+				next_ns = ns;
+			}
+		}
+		if (!first || oldest_ns > now_ns)
+			return;
+		first->ops->drain_until(first, next_ns);
+	}
+}
+
+uint64_t samplers_drain(struct sampler *const *samplers, size_t count, bool last)
+{
+	uint64_t wait_ns = UINT64_MAX;
+	bool mixed = count > 1;
+
+	for (size_t i = 0; i < count; i++)
+		mixed = mixed && samplers[i]->ops->oldest_ns;
+	if (mixed)
+		take_turns(samplers, count, last);
+	for (size_t i = 0; i < count; i++) {
+		uint64_t ns = samplers[i]->ops->drain(samplers[i], last);
+
+		wait_ns = ns < wait_ns ? ns : wait_ns;
+	}
+	return wait_ns;
 }

@@ -75,6 +75,11 @@ struct sampler_ops {
 	/* Hands what there is to the session, all of it if `last`. Returns after how many ns at most
 	 * to call again though nothing is readable; UINT64_MAX: no need. */
 	uint64_t (*drain)(struct sampler *s, bool last);
+	/* Where two samplers serve one session, what they saw is told in one order. When the oldest
+	 * event was that is not handed over, UINT64_MAX: there is none; and events up to that time. NULL
+	 * in samplers that are always alone. */
+	uint64_t (*oldest_ns)(struct sampler *s);
+	void (*drain_until)(struct sampler *s, uint64_t time_ns);
 	/* No more samples are taken, and no thread is held any more. */
 	void (*stop)(struct sampler *s);
 	void (*facts)(const struct sampler *s, struct sampler_facts *ret);
@@ -94,5 +99,8 @@ int sampler_watch_thread(struct sampler *s, pid_t pid, pid_t tid, struct err *er
 int sampler_watch_child(struct sampler *s, pid_t pid, struct err *err);
 int sampler_watch_all(struct sampler *s, struct err *err);
 int sampler_watch_cgroup(struct sampler *s, int cgroup_fd, struct err *err);
+
+/* drain() of all of them, their events in one order. After how many ns to call again. */
+uint64_t samplers_drain(struct sampler *const *samplers, size_t count, bool last);
 
 #endif

@@ -106,8 +106,7 @@ int record_finish(struct recording *r, struct err *err)
 
 	for (size_t i = 0; i < r->sampler_count; i++)
 		r->samplers[i]->ops->stop(r->samplers[i]);
-	for (size_t i = 0; i < r->sampler_count; i++)
-		r->samplers[i]->ops->drain(r->samplers[i], true);
+	samplers_drain(r->samplers, r->sampler_count, true);
 	check_coverage(r);
 	write_delays(r);
 	write_pauses(r);

@@ -83,14 +83,8 @@ static struct work wait_for_work(struct recording *r, uint64_t until_ns)
 /* When to drain again though nothing is readable. */
 static uint64_t drain(struct recording *r)
 {
-	uint64_t wait_ns = UINT64_MAX;
+	uint64_t wait_ns = samplers_drain(r->samplers, r->sampler_count, false);
 
-	for (size_t i = 0; i < r->sampler_count; i++) {
-		uint64_t ns = r->samplers[i]->ops->drain(r->samplers[i], false);
-
-		if (ns < wait_ns)
-			wait_ns = ns;
-	}
 	return wait_ns == UINT64_MAX ? wait_ns : clock_monotonic_ns() + wait_ns;
 }
 

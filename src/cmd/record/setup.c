@@ -182,16 +182,27 @@ static int watch_end(struct recording *r, pid_t pid, struct err *err)
 	return 0;
 }
 
-/* Events first, then the list of mappings: what happens in between is in both. */
-static int attach(struct recording *r, pid_t pid, struct err *err)
+static int watch(struct recording *r, size_t i, pid_t pid, struct err *err)
 {
 	pid_t tid = r->selection.tid;
+
+	return tid ? sampler_watch_thread(r->samplers[i], pid, tid, err)
+		   : sampler_watch_process(r->samplers[i], pid, err);
+}
+
+/* Events first, then the list of mappings: what happens in between is in both. The first sampler tells
+ * of mappings; another one may want to unwind at once. */
+static int attach(struct recording *r, pid_t pid, struct err *err)
+{
 	int rc = watch_end(r, pid, err);
 
-	for (size_t i = 0; !rc && i < r->sampler_count; i++)
-		rc = tid ? sampler_watch_thread(r->samplers[i], pid, tid, err)
-			 : sampler_watch_process(r->samplers[i], pid, err);
-	return rc ? rc : session_adopt(r->session, pid, err);
+	if (!rc)
+		rc = watch(r, 0, pid, err);
+	if (!rc)
+		rc = session_adopt(r->session, pid, err);
+	for (size_t i = 1; !rc && i < r->sampler_count; i++)
+		rc = watch(r, i, pid, err);
+	return rc;
 }
 
 static int watch_child(struct recording *r, struct err *err)

@@ -332,6 +332,8 @@ const struct sampler_ops sampler_perf = {
 	.watch_cgroup = perf_watch_cgroup,
 	.fd = perf_fd,
 	.drain = perf_drain,
+	.oldest_ns = perf_oldest_ns,
+	.drain_until = perf_drain_until,
 	.stop = perf_stop,
 	.facts = perf_facts,
 };

@@ -42,27 +42,48 @@ static struct cpu_ring *oldest(struct perf_sampler *s)
 	return first;
 }
 
-/* Whether there was anything. */
-static bool drain_round(struct perf_sampler *s, bool last)
+static void begin_round(struct perf_sampler *s)
 {
-	uint64_t horizon = last ? UINT64_MAX : clock_monotonic_ns();
-	struct cpu_ring *r;
-	bool any;
-
 	vec_each(&s->rings, ring) {
 		perf_ring_begin(&ring->ring);
 		if (!ring->next)
 			look(s, ring);
 	}
-	r = oldest(s);
-	any = r;
-	for (; r && r->next_ns <= horizon; r = oldest(s)) {
+}
+
+uint64_t perf_oldest_ns(struct sampler *sampler)
+{
+	struct perf_sampler *s = perf_of(sampler);
+
+	begin_round(s);
+
+	const struct cpu_ring *r = oldest(s);
+
+	return r ? r->next_ns : UINT64_MAX;
+}
+
+void perf_drain_until(struct sampler *sampler, uint64_t time_ns)
+{
+	struct perf_sampler *s = perf_of(sampler);
+
+	for (struct cpu_ring *r = oldest(s); r && r->next_ns <= time_ns; r = oldest(s)) {
 		s->ring_bytes_read += r->next->size;
 		perf_decode(s, r);
 		r->handled_ns = r->next_ns;
 		perf_ring_pop(&r->ring);
 		look(s, r);
 	}
+}
+
+/* Whether there was anything. */
+static bool drain_round(struct perf_sampler *s, bool last)
+{
+	uint64_t horizon = last ? UINT64_MAX : clock_monotonic_ns();
+	bool any;
+
+	begin_round(s);
+	any = oldest(s);
+	perf_drain_until(&s->sampler, horizon);
 	return any;
 }
 

@@ -133,6 +133,8 @@ bool perf_watches_thread(const struct perf_sampler *s, pid_t tid);
 
 /* drain.c */
 uint64_t perf_drain(struct sampler *sampler, bool last);
+uint64_t perf_oldest_ns(struct sampler *sampler);
+void perf_drain_until(struct sampler *sampler, uint64_t time_ns);
 
 /* off_cpu.c */
 
