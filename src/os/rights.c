@@ -99,6 +99,22 @@ static const struct rights_wall walls[] = {
 			"tables",
 		.fix = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore+ep {exe}",
 	},
+	[WALL_BPF_CAPABILITIES] = {
+		.why = "loading BPF programs needs CAP_BPF and CAP_PERFMON",
+		.cost = "time off the CPU is recorded with more overhead, and without who woke whom",
+		.fix = "sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep {exe}",
+	},
+	[WALL_BPF_TYPES] = {
+		.why = "this kernel has no type information (CONFIG_DEBUG_INFO_BTF)",
+		.cost = "time off the CPU is recorded with more overhead, and without who woke whom",
+		.fix = "",
+	},
+	[WALL_BPF_KERNEL] = {
+		.why = "this kernel does not take the program: it is older than 5.8, was built without "
+		       "BPF, or is locked down",
+		.cost = "time off the CPU is recorded with more overhead, and without who woke whom",
+		.fix = "",
+	},
 	[WALL_UNKNOWN] = {
 		.why = "a security module (SELinux, AppArmor, lockdown) or the container forbids it; "
 		       "the kernel does not say which",
@@ -277,6 +293,25 @@ int rights_ring_refused(int code, size_t bytes, struct err *err)
 		return refuse(err, code, what, WALL_RING_MEMORY, 0,
 			perf_sysctl("perf_event_mlock_kb", 516));
 	return err_errno(err, code, "%s", what);
+}
+
+bool rights_bpf(void)
+{
+	return (rights_capable(CAP_BPF) && rights_capable(CAP_PERFMON)) ||
+		rights_capable(CAP_SYS_ADMIN);
+}
+
+int rights_bpf_refused(int code, struct err *err)
+{
+	static const char what[] = "cannot load the BPF program";
+
+	if (!rights_bpf())
+		return refuse(err, code, what, WALL_BPF_CAPABILITIES, 0, 0);
+	if (access("/sys/kernel/btf/vmlinux", R_OK))
+		return refuse(err, code, what, WALL_BPF_TYPES, 0, 0);
+	if (code == ENOMEM)
+		return err_nomem(err);
+	return refuse(err, code, what, WALL_BPF_KERNEL, 0, 0);
 }
 
 /* What is asked of every access to another process ("ptrace access mode checking"). */

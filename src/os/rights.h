@@ -41,6 +41,9 @@ int rights_read_refused(int code, pid_t pid, const char *what, struct err *err);
 /* The same for attaching to a thread of `pid` with ptrace(2). Returns -code. */
 int rights_trace_refused(int code, pid_t pid, struct err *err);
 
+/* The same for loading a BPF program. Returns -code. */
+int rights_bpf_refused(int code, struct err *err);
+
 /* One line on why a recording made by us now has no kernel frames, with the command; "" when it can
  * have them. */
 void rights_kernel_frames_note(char *buf, size_t size);

@@ -21,6 +21,9 @@ enum rights_wall_id {
 	WALL_DESCRIPTORS,
 	WALL_NO_PERF,
 	WALL_MAP_FILES,
+	WALL_BPF_CAPABILITIES,
+	WALL_BPF_TYPES,
+	WALL_BPF_KERNEL,
 	WALL_UNKNOWN,
 };
 
@@ -35,5 +38,8 @@ void rights_expand(char *buf, size_t size, const char *text, pid_t pid, long val
 
 /* CAP_PERFMON, or CAP_SYS_ADMIN that includes it. */
 bool rights_perfmon(void);
+
+/* CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN. */
+bool rights_bpf(void);
 
 #endif

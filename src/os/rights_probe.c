@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/bpf.h>
 #include <linux/capability.h>
 #include <linux/perf_event.h>
 #include <stdarg.h>
@@ -18,9 +19,11 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "config.h"
 #include "os/perf_event.h"
 #include "os/proc.h"
 #include "os/rights_priv.h"
@@ -341,7 +344,48 @@ static void probe_btf(struct right *r)
 	}
 	r->state = RIGHT_PARTLY;
 	found(r, "no /sys/kernel/btf/vmlinux");
-	snprintf(r->cost, sizeof(r->cost), "nothing yet: no command of this version uses BPF");
+	snprintf(r->cost, sizeof(r->cost), "%s", rights_wall_of(WALL_BPF_TYPES)->cost);
+}
+
+/* The smallest program there is, of the kind that our own are; 0 or a positive errno. */
+static int try_bpf(void)
+{
+	static const char license[] = "GPL";
+	struct bpf_insn code[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	union bpf_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.prog_type = BPF_PROG_TYPE_RAW_TRACEPOINT;
+	attr.insns = (uintptr_t)code;
+	attr.insn_cnt = 2;
+	attr.license = (uintptr_t)license;
+	autoclose int fd = (int)syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
+
+	return fd < 0 ? errno : 0;
+}
+
+static void probe_bpf(struct right *r)
+{
+	int code = try_bpf();
+
+	if (code) {
+		found(r, "refused (%s)", strerror(code));
+		blocked(r, RIGHT_PARTLY, rights_bpf() ? WALL_BPF_KERNEL : WALL_BPF_CAPABILITIES, 0,
+			0);
+		return;
+	}
+#if HAVE_BPF
+	found(r, "programs load: time off the CPU at little cost, and who woke whom");
+#else
+	r->state = RIGHT_PARTLY;
+	found(r, "programs load, but this sonde was built without its own");
+	snprintf(r->cost, sizeof(r->cost), "%s", rights_wall_of(WALL_BPF_KERNEL)->cost);
+	snprintf(r->fix, sizeof(r->fix),
+		"apt-get install libbpf-dev clang bpftool   and build sonde again");
+#endif
 }
 
 static void probe_tracefs(struct right *r)
@@ -375,6 +419,7 @@ static const struct probe machine_probes[] = {
 	{"map_files", probe_map_files},
 	{"seccomp", probe_seccomp},
 	{"open_files", probe_descriptors},
+	{"bpf", probe_bpf},
 	{"btf", probe_btf},
 	{"tracefs", probe_tracefs},
 };

@@ -90,7 +90,7 @@ struct sampler {
 	const struct sampler_ops *ops;
 };
 
-extern const struct sampler_ops sampler_perf, sampler_ptrace;
+extern const struct sampler_ops sampler_perf, sampler_bpf, sampler_ptrace;
 
 /* The callers' side; -EOPNOTSUPP with words where the sampler has no such thing. NULL may be freed. */
 void sampler_free(struct sampler *s);

@@ -54,6 +54,7 @@ def without_privileges_the_fixes_are_commands():
     check(done.returncode in (0, 1), "%s" % done)
     rights = by_id(json.loads(done.stdout)["machine"])
     check(rights["whole_machine"]["state"] == "partly", "%s" % rights["whole_machine"])
+    check(rights["bpf"]["state"] == "partly" and "cap_bpf" in rights["bpf"]["fix"], "%s" % rights["bpf"])
     check("setcap" in rights["capabilities"]["fix"] and copy in rights["capabilities"]["fix"],
           "%s" % rights["capabilities"])
 

@@ -17,7 +17,7 @@ report() {
 }
 
 missing_licence() {
-	find src tests bench -name '*.[ch]' | while read -r file; do
+	find src tests bench bpf -name '*.[ch]' | while read -r file; do
 		head -n 1 "$file" | grep -q 'SPDX-License-Identifier: BSD-2-Clause' || echo "$file"
 	done
 }
@@ -25,7 +25,7 @@ missing_licence() {
 broken_headers() {
 	find src -name '*.h' | while read -r header; do
 		printf '#include "%s"\n' "${header#src/}" |
-			gcc -std=gnu17 -D_GNU_SOURCE -Isrc -fsyntax-only -Wall -Werror -x c - 2>&1
+			gcc -std=gnu17 -D_GNU_SOURCE -Isrc -I. -fsyntax-only -Wall -Werror -x c - 2>&1
 	done
 }
 
@@ -36,7 +36,7 @@ loud_libraries() {
 }
 
 untidy_lines() {
-	grep -rnE '[[:blank:]]+$' --include='*.[ch]' --include='meson.build' src tests bench
+	grep -rnE '[[:blank:]]+$' --include='*.[ch]' --include='meson.build' src tests bench bpf
 	grep -rnE '^    +[a-z].*[;{]$' --include='*.[ch]' src tests bench
 }
 

@@ -3,7 +3,8 @@
  * Which samplers answer what was asked for, here and with these rights.
  *
  *	on the CPU    perf; ptrace where that is refused
- *	off the CPU   perf; ptrace where that is refused
+ *	off the CPU   bpf, with perf beside it for mappings and names; perf alone where that is
+ *	              refused; ptrace where that is refused too
  */
 #include "cmd/record/record_priv.h"
 
@@ -15,6 +16,7 @@
 
 static const struct sampler_ops *const all_samplers[] = {
 	&sampler_perf,
+	&sampler_bpf,
 	&sampler_ptrace,
 };
 
@@ -62,6 +64,35 @@ static int fall_back(struct recording *r, const struct sampler_options *options,
 	return 0;
 }
 
+/* BPF for time off the CPU; perf beside it for what BPF does not tell. */
+static int open_bpf(struct recording *r, const struct sampler_options *options, struct err *err)
+{
+	struct sampler_options perf = *options;
+	struct sampler *bpf;
+	int rc = sampler_bpf.open(options, &bpf, err);
+
+	if (rc)
+		return rc;
+	perf.off_cpu = false;
+	rc = open_one(r, &sampler_perf, &perf, err);
+	if (rc)
+		sampler_free(bpf);
+	else
+		r->samplers[r->sampler_count++] = bpf;
+	return rc;
+}
+
+/* The first line of a refusal, without what was tried. */
+static void tell_without_bpf(const struct recording *r, const struct err *refused)
+{
+	const char *why = strstr(refused->text, ": ");
+
+	why = why ? why + 2 : refused->text;
+	if (!r->args->quiet)
+		cmd_note(NAME, "who wakes a thread is not recorded, and recording costs more: no BPF (%.*s)",
+			(int)strcspn(why, "\n"), why);
+}
+
 int record_open_samplers(struct recording *r, struct err *err)
 {
 	const struct sampler_ops *asked = NULL;
@@ -80,6 +111,12 @@ int record_open_samplers(struct recording *r, struct err *err)
 		asked = sampler_named(r->args->sampler);
 		if (!asked)
 			return err_set(err, EINVAL, "there is no sampler '%s'", r->args->sampler);
+	}
+	if (asked == &sampler_bpf || (!asked && r->off_cpu)) {
+		rc = open_bpf(r, &o, err);
+		if (!rc || asked)
+			return rc;
+		tell_without_bpf(r, err);
 	}
 	rc = open_one(r, asked ? asked : &sampler_perf, &o, err);
 	if ((rc == -EACCES || rc == -EPERM || rc == -ENOSYS) && !asked && can_trace(r))

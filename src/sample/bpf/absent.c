@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* In the place of the BPF sampler, where it could not be built. */
+#include "sample/sampler.h"
+
+#include <errno.h>
+
+static int absent_open(const struct sampler_options *options, struct sampler **ret, struct err *err)
+{
+	return err_set(err, EOPNOTSUPP,
+		"this sonde was built without its BPF sampler: that needs libbpf 1.0 or later, clang and "
+		"bpftool");
+}
+
+const struct sampler_ops sampler_bpf = {
+	.name = "bpf",
+	.open = absent_open,
+};
