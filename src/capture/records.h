@@ -90,7 +90,7 @@ struct record_string {
 
 enum module_kind {
 	MODULE_FILE = 0,
-	MODULE_VDSO = 1,
+	MODULE_VDSO = 1, /* or other code that the kernel maps: "[uprobes]" */
 	MODULE_KERNEL = 2,
 	/* Executable memory of one process without a file; `pid` says which. With an inode: the code that
 	 * the jitdump at `path` describes, at its offset in that file. */

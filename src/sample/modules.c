@@ -39,7 +39,7 @@ struct module_store {
 	struct capture_writer *writer;
 	VEC(struct module *) modules;
 	struct module *buckets[BUCKETS]; /* files by inode, JIT memory by pid; the latest first */
-	struct module *vdso, *kernel;
+	struct module *vdso, *kernel, *uprobes;
 	VEC(struct tree) trees;
 	VEC(struct module *) jitdumps;
 	rlim_t max_fd; /* descriptors are given out from the lowest on */
@@ -319,6 +319,21 @@ struct module *module_store_jit(struct module_store *s, pid_t pid)
 	return add_module(s, m);
 }
 
+bool module_is_uprobes(const struct module *m)
+{
+	return m->kind == MODULE_VDSO && !strcmp(m->path, "[uprobes]");
+}
+
+/* Each process has its own, and nothing in it has a name: one stands for all. */
+static struct module *uprobes_module(struct module_store *s)
+{
+	struct module *m = s->uprobes ? NULL : new_module(MODULE_VDSO, "[uprobes]");
+
+	if (m)
+		s->uprobes = add_module(s, m);
+	return s->uprobes;
+}
+
 struct module *module_store_kernel(struct module_store *s)
 {
 	struct module *m = s->kernel ? NULL : new_module(MODULE_KERNEL, "[kernel]");
@@ -482,6 +497,8 @@ struct module *module_store_mapped(struct module_store *s, pid_t pid, const stru
 {
 	if (!strcmp(m->path, "[vdso]"))
 		return vdso_module(s);
+	if (!strcmp(m->path, "[uprobes]"))
+		return uprobes_module(s);
 	if (m->path[0] != '/' || !m->inode)
 		return module_store_jit(s, pid);
 
@@ -540,6 +557,8 @@ bool module_bias(const struct module *m, const struct proc_mapping *mapping, uin
 
 	if (m->kind == MODULE_JIT)
 		*ret = 0;
+	else if (module_is_uprobes(m))
+		*ret = mapping->start;
 	else if (!m->file)
 		*ret = mapping->start - mapping->offset;
 	else if (code_vaddr(m->file, m->kind == MODULE_VDSO ? 0 : mapping->offset, &vaddr))

@@ -60,6 +60,10 @@ struct module *module_store_jit(struct module_store *s, pid_t pid);
 /* The program of `pid` is no more: what it has there next is another's. */
 void module_store_jit_over(struct module_store *s, pid_t pid);
 
+/* Whether it is the page that the kernel maps into processes with uprobes, "[uprobes]"; its address
+ * stands where a uretprobe has taken the return address away. */
+bool module_is_uprobes(const struct module *m);
+
 /* The running kernel. */
 struct module *module_store_kernel(struct module_store *s);
 

@@ -66,9 +66,20 @@ static void naming_close(struct naming *n)
 	jit_names_free(n->jit);
 }
 
+/* The trampoline is returned to and never called; all else in the page are copies of single
+ * instructions. */
+static struct symbol_answer name_uprobes(const struct record_frame *frame)
+{
+	static const struct symbol_level names[] = {{"[uprobe]", NULL, 0}, {"[uretprobe]", NULL, 0}};
+
+	return (struct symbol_answer){&names[frame->is_return != 0], 1, SYMBOL_OK};
+}
+
 static struct symbol_answer naming_resolve(
 	const struct naming *n, uint32_t id, const struct record_frame *frame)
 {
+	if (n->module && module_is_uprobes(n->module))
+		return name_uprobes(frame);
 	if (n->jit)
 		return jit_names_resolve(n->jit, id, frame);
 	/* A return address stands behind its call; the call is what the name is asked for. */

@@ -380,6 +380,7 @@ static bool find_mapping(void *ctx, uint64_t addr, struct unwind_mapping *ret)
 		.module = m->meaningless ? NULL : m->module->unwind,
 		.id = m->module->capture_id,
 		.executable = true,
+		.uretprobes = module_is_uprobes(m->module),
 	};
 	return true;
 }

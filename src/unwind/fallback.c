@@ -360,9 +360,8 @@ static int step_lost(struct walk *w, int why, struct step *s)
 
 /* ---- which of them ---- */
 
-/* A return address in memory that is no file, and no call before it. The trampolines the kernel
- * puts in place of return addresses (uretprobes) are like that: the real one is not on the stack,
- * and going on would invent callers. */
+/* A return address in memory that is no file, and no call before it: going on would invent
+ * callers. */
 static bool is_trampoline(struct walk *w)
 {
 	const struct unwind_frame *f = walk_frame(w);
@@ -459,6 +458,8 @@ int step_by_fallback(struct walk *w, struct pc_info info, int why, struct step *
 			return why;
 		return step_fp(w, fp, CALLS_OTHER, s) == STEP_OK ? STEP_OK : why;
 	}
+	if (w->at.uretprobes && !exact)
+		return step_over_uretprobe(w, s);
 	if (is_trampoline(w))
 		return is_sigreturn(w) ? step_by_sigframe(w, s) : why;
 	if (info.kind == PC_BARE) {

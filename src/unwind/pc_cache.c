@@ -64,6 +64,7 @@ bool walk_find_slow(struct walk *w, uint64_t addr, struct walk_mapping *ret)
 		.key = m.module ? module_key(m.module) : 0,
 		.id = m.id,
 		.executable = m.executable,
+		.uretprobes = m.uretprobes,
 	};
 	if (m.holds_other_code)
 		return true;

@@ -32,9 +32,18 @@ struct live_shape {
 	uint64_t key, bits;
 };
 
+/* Where a function calls a probed one (uretprobe.c); the key hashes both and the caller's frame. */
+#define PROBED_CALLS 256
+
+struct probed_call {
+	uint64_t key;
+	uint32_t offset; /* in the calling function, 0: nowhere */
+};
+
 struct unwinder {
 	struct unwinder_stats stats;
 	struct live_shape live[1 << LIVE_SHAPE_BITS];
+	struct probed_call probed[PROBED_CALLS];
 	struct pc_cache_entry cache[1 << PC_CACHE_BITS];
 };
 

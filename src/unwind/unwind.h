@@ -114,6 +114,7 @@ struct unwind_mapping {
 	struct unwind_module *module;
 	uint32_t id;
 	bool executable;
+	bool uretprobes;       /* the kernel's page whose address stands where a return address was */
 	bool holds_other_code; /* true of this address alone: ask again for the next in the range */
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Between the files of the walk: walk.c (the loop), fallback.c (where no rule covers the pc), prologue.c (what the
- * code says then), evidence.c (what is a return address),
- * step.c (one rule applied), pc_cache.c (what is known about a pc), memory.c (who may read what);
+ * Between the files of the walk: walk.c (the loop), fallback.c (where no rule covers the pc),
+ * uretprobe.c (where the kernel took the pc away), prologue.c (what the code says then), evidence.c
+ * (what is a return address), step.c (one rule applied), pc_cache.c (what is known about a pc),
+ * memory.c (who may read what);
  * each knows only those behind it.
  *
  * A walk holds the registers of the frame it stands on. A step works out the caller's in a
@@ -29,7 +30,7 @@ struct walk_mapping {
 	struct unwind_module *module;
 	uint64_t key;
 	uint32_t id;
-	bool executable;
+	bool executable, uretprobes;
 };
 
 /* What is known about a code address before looking at the stack. */
@@ -171,5 +172,11 @@ int step_by_sigframe(struct walk *w, struct step *s);
 
 /* No rule covers the pc (kind PC_NO_RULE or PC_BARE), or the one that does failed with `why`. */
 int step_by_fallback(struct walk *w, struct pc_info info, int why, struct step *s);
+
+/* ---- uretprobe.c ---- */
+
+/* The frame stands for one whose return address the kernel keeps. The step is the caller's as far as it
+ * can be proved. */
+int step_over_uretprobe(struct walk *w, struct step *s);
 
 #endif

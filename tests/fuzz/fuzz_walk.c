@@ -18,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define TEXT_BYTES 0x4000
 #define JIT 0x200000ULL
 #define STACK 0x300000ULL
+#define UPROBES 0x2000ULL /* among the small numbers */
 #define MAX_WORDS 1024
 #define MAX_FRAMES 200
 
@@ -53,6 +54,7 @@ static bool find_mapping(void *ctx, uint64_t addr, struct unwind_mapping *ret)
 		{BIAS, BIAS + TEXT_BYTES, BIAS, w->module, 1, true},
 		{JIT, JIT + TEXT_BYTES, 0, NULL, 2, true},
 		{STACK, STACK + TEXT_BYTES, 0, NULL, 3, false},
+		{UPROBES, UPROBES + 0x1000, UPROBES, NULL, 4, .executable = true, .uretprobes = true},
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Code that lies in no file: what JIT compilers tell of theirs, and what memory is known to be."""
+import contextlib
 import os
 import re
 import sys
@@ -218,6 +219,82 @@ def copied_text_of_a_running_program():
 def text_that_is_copied_meanwhile():
     for mode in ("whole", "fixed", "first"):
         check_copied(recording(["-F", "499", "--", program("copied"), mode, "600"]))
+
+
+# ---- return addresses that a uretprobe has taken away ----
+
+def append(path, line):
+    """Without looking for the end, which tracefs has none of."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(fd, line.encode())
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def uretprobe(binary, function):
+    """Set while the block runs."""
+    need_root()
+    need("nm")
+    tracefs, group = work("tracing"), "sonde_test_%d" % os.getpid()
+    symbols = run(["nm", binary]).stdout.decode()
+    offset = re.search(r"^([0-9a-f]+) [tT] %s$" % function, symbols, re.M).group(1)
+    os.makedirs(tracefs, exist_ok=True)
+    if run(["mount", "-t", "tracefs", "none", tracefs]).returncode:
+        skip("tracefs cannot be mounted here")
+    try:
+        try:
+            append(tracefs + "/uprobe_events", "r:%s/%s %s:0x%s\n" % (group, function, binary, offset))
+        except OSError as error:
+            skip("no uretprobe can be set here: %s" % error)
+        enable = "%s/events/%s/%s/enable" % (tracefs, group, function)
+        append(enable, "1\n")
+        try:
+            yield
+        finally:
+            append(enable, "0\n")
+            append(tracefs + "/uprobe_events", "-:%s/%s\n" % (group, function))
+    finally:
+        run(["umount", tracefs])
+
+
+def probed(mode, function, build="gcc-O2"):
+    path = program("probed", build)
+    with uretprobe(path, function):
+        child = start([path, mode, "60000"], stdin=subprocess.PIPE)
+        child.stdin.write(b"go\n")
+        child.stdin.flush()
+        got = recording(["-F", "499", "-p", str(child.pid), "-d", "1"])
+        child.kill()
+        child.wait()
+    return got
+
+
+@test
+def uretprobe_on_a_function():
+    for build in ("gcc-O2", "gcc-O2-fp"):
+        got = probed("direct", "probed", build)
+        share = ending(got, "main", "outermost", "caller", "[uretprobe]", "probed")
+        check(share > 95, "%s: %.1f %%: %s" % (build, share, got.stacks[:4]))
+        check(got.quality["rooted_pct"] >= 99, "%s" % got.quality)
+
+
+@test
+def uretprobe_on_a_recursive_function():
+    got = probed("recursive", "probed_again")
+    share = ending(got, "main", "outermost", "caller", *["[uretprobe]", "probed_again"] * 5)
+    check(share > 95, "%.1f %%: %s" % (share, got.stacks[:4]))
+
+
+@test
+def uretprobe_that_cannot_be_seen_through():
+    """A call through a pointer names nobody: the stack ends there, and says so."""
+    got = probed("pointer", "probed")
+    share = ending(got, "[uretprobe]", "probed")
+    check(share > 95, "%.1f %%: %s" % (share, got.stacks[:4]))
+    wrong = [frames for frames, _ in got.stacks if "[uretprobe]" in frames and "caller" in frames]
+    check(not wrong, "%s" % wrong[:3])
 
 
 main()

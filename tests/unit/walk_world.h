@@ -23,6 +23,7 @@
 #define AT(vaddr) (BIAS + (vaddr))
 #define JIT 0x7e0000000000ULL
 #define DATA 0x7d0000000000ULL
+#define UPROBES 0x7fffffffe000ULL
 #define STACK 0x7ffc00001000ULL
 #define SLOT(n) (STACK + 8ULL * (n))
 #define WORDS 2048
@@ -71,6 +72,7 @@ static inline bool find_mapping(void *ctx, uint64_t addr, struct unwind_mapping 
 		{JIT, JIT + sizeof(w->jit), 0, NULL, 2, true},
 		{DATA, DATA + sizeof(w->data), 0, NULL, 3, false},
 		{STACK, SLOT(WORDS), 0, NULL, 4, false},
+		{UPROBES, UPROBES + 0x1000, UPROBES, NULL, 5, .executable = true, .uretprobes = true},
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
