@@ -13,7 +13,8 @@ from harness import *
 JAVASCRIPT = """
 function jsInner(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) | 0; return s; }
 function jsMiddle(k) { let t = 0; for (let j = 0; j < 10; j++) t += jsInner(100000 + k); return t; }
-function jsOuter() { let t = 0; const end = Date.now() + 1200; while (Date.now() < end) t += jsMiddle(t & 1); }
+function used() { return process.cpuUsage().user; }
+function jsOuter() { let t = 0; const end = used() + 1200000; while (used() < end) t += jsMiddle(t & 1); }
 jsOuter();
 """
 
@@ -22,9 +23,12 @@ public class Spin {
     static volatile int sink;
     static int javaInner(int n) { int s = 0; for (int i = 0; i < n; i++) s = s * 31 + i; return s; }
     static int javaMiddle(int k) { int t = 0; for (int j = 0; j < 10; j++) t += javaInner(100000 + k); return t; }
+    static long used() {
+        return java.lang.management.ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() / 1000000;
+    }
     static void javaOuter(long ms) {
-        long end = System.currentTimeMillis() + ms;
-        while (System.currentTimeMillis() < end) sink += javaMiddle(sink & 1);
+        long end = used() + ms;
+        while (used() < end) sink += javaMiddle(sink & 1);
     }
     public static void main(String[] a) {
         javaOuter(2500);
