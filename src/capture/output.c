@@ -16,7 +16,7 @@
 
 #include "base/cleanup.h"
 
-static int create_new(const char *path, struct err *err)
+int output_create(const char *path, struct err *err)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
@@ -101,7 +101,7 @@ int output_open(const char *path, struct err *err)
 	}
 	if (lstat(path, &st)) {
 		if (errno == ENOENT)
-			return create_new(path, err);
+			return output_create(path, err);
 		return err_errno(err, errno, "%s: cannot create the recording", path);
 	}
 	if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
@@ -118,7 +118,7 @@ int output_open(const char *path, struct err *err)
 		return open_stream(path, &st, err);
 	if (unlink(path) && errno != ENOENT)
 		return err_errno(err, errno, "%s: cannot replace the older file", path);
-	return create_new(path, err);
+	return output_create(path, err);
 }
 
 static const char *write_hint(int code)

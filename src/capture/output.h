@@ -10,6 +10,9 @@
 /* A descriptor for capture_writer_create()'s path, by the rules written there; or -errno. */
 int output_open(const char *path, struct err *err);
 
+/* A new file, never in place of another: -EEXIST. */
+int output_create(const char *path, struct err *err);
+
 /* All `len` bytes, whatever signals and short writes come between; `name` is for the message. */
 int output_write(int fd, const char *name, const void *bytes, size_t len, struct err *err);
 

@@ -285,6 +285,7 @@ enum end_reason {
 	END_DURATION = 1,
 	END_INTERRUPTED = 2,
 	END_ERROR = 3, /* such as a full disk; META "end_error" has the words */
+	END_TRIGGER = 4, /* a window of a flight recorder, which goes on; META "trigger" says why */
 };
 
 /* The last record of a recording that ended in order. */

@@ -277,6 +277,7 @@ static void replay_off_cpu(struct replay *r, const struct record_off_cpu *interv
 	o.waker_stack = out_stack(r, o.waker_stack);
 	write_record(r, RECORD_OFF_CPU, &o, sizeof(o));
 	r->counts->off_cpu++;
+	r->counts->off_cpu_rooted += !o.end;
 	r->counts->off_cpu_ns += o.blocked_ns + o.queued_ns;
 	count_thread(r, o.pid, o.tid);
 }

@@ -66,7 +66,7 @@ void capture_window_stats(const struct capture_writer *w, uint64_t now_ns,
 /* What was written. */
 struct capture_window_counts {
 	uint64_t samples, samples_ended[16]; /* by `end` of struct record_sample, 15: any higher */
-	uint64_t off_cpu, off_cpu_ns;
+	uint64_t off_cpu, off_cpu_ns, off_cpu_rooted;
 	uint64_t losses[LOSS_KIND_COUNT];
 	uint64_t threads;
 };

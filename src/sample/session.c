@@ -323,6 +323,25 @@ void session_maps_untold(struct session *s)
 	s->maps_untold = true;
 }
 
+struct each_process {
+	void (*fn)(void *ctx, pid_t pid);
+	void *ctx;
+};
+
+static void give_process(void *ctx, struct process *p)
+{
+	struct each_process *each = ctx;
+
+	each->fn(each->ctx, p->pid);
+}
+
+void session_each_process(struct session *s, void (*fn)(void *ctx, pid_t pid), void *ctx)
+{
+	struct each_process each = {fn, ctx};
+
+	process_table_each_process(s->processes, give_process, &each);
+}
+
 bool session_selects(struct session *s, pid_t tid)
 {
 	const struct thread *th = thread_find(s->processes, tid);

@@ -111,6 +111,9 @@ void session_renamed(
 void session_forked(struct session *s, pid_t ppid, pid_t pid, pid_t ptid, pid_t tid, uint64_t time_ns);
 void session_exited(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns);
 
+/* The processes that are known to live, in no order. */
+void session_each_process(struct session *s, void (*fn)(void *ctx, pid_t pid), void *ctx);
+
 /* Something was lost; counted now, written at the next session_flush(). */
 void session_lost(struct session *s, enum loss_kind kind, uint64_t count);
 

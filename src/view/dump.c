@@ -64,7 +64,8 @@ static const char *const frame_kinds[] = {"user", "kernel"};
 static const char *const sources[] = {"dump", "live", "regs"};
 static const char *const wakers[] = {"unknown", "thread", "interrupt"};
 static const char *const openings[] = {"no", "began-before", "not-over", "both"};
-static const char *const end_reasons[] = {"target-exited", "duration", "interrupted", "error"};
+static const char *const end_reasons[] = {"target-exited", "duration", "interrupted", "error",
+	"trigger"};
 
 static void print_meta(struct dump *d, const void *record)
 {

@@ -373,14 +373,16 @@ static int hint_lost(const struct profile *p, struct hints *h)
 	return hint(h, &b);
 }
 
-/* What record found missing, in its own words. */
-static int hint_unsampled(const struct profile *p, struct hints *h)
+/* What record had to say, in its own words. */
+static int hint_recorded(
+	const struct profile *p, const char *key, const char *prefix, struct hints *h)
 {
-	const char *words = profile_meta(p, "unsampled");
+	const char *words = profile_meta(p, key);
 	struct buf b = {0};
 
 	if (!words)
 		return 0;
+	buf_str(&b, prefix);
 	buf_str(&b, words);
 	return hint(h, &b);
 }
@@ -521,13 +523,37 @@ int facts_hints(const struct profile *p, struct hints *ret, struct err *err)
 {
 	struct hints h = {0};
 
-	if (hint_truncated(p, &h) || hint_lost(p, &h) || hint_unsampled(p, &h) ||
+	if (hint_recorded(p, "limited", "the window is short: ", &h) || hint_truncated(p, &h) || hint_lost(p, &h) || hint_recorded(p, "unsampled", "", &h) ||
 		hint_stackless(p, &h) || hint_wakers(p, &h) || hint_unresolved(p, &h, err) || hint_guessed(p, &h)) {
 		hints_release(&h);
 		return err_nomem(err);
 	}
 	*ret = h;
 	return 0;
+}
+
+/* ---- why there is a recording ---- */
+
+size_t facts_trigger(const struct profile *p, const struct term *t, struct buf *out)
+{
+	const char *why = profile_meta(p, "trigger");
+	struct buf b = {0};
+
+	if (!why)
+		return 0;
+	buf_str(&b, "Written because: ");
+	words_text(&b, why);
+	out->failed |= b.failed;
+	if (!b.failed) {
+		size_t len = t->columns ? term_fit(b.data, t->columns - 2) : b.len;
+
+		buf_add(out, b.data, len);
+		if (b.data[len])
+			buf_str(out, t->unicode ? "…" : "..");
+		buf_char(out, '\n');
+	}
+	buf_release(&b);
+	return 1;
 }
 
 /* ---- damage ---- */

@@ -282,9 +282,10 @@ int view_summary(const struct profile *p, const struct view_options *o, struct b
 	if (rc)
 		return rc;
 
-	size_t hint_count = hints.len < MAX_HINTS ? hints.len : MAX_HINTS;
+	size_t hint_count = hints.len < MAX_HINTS ? hints.len : MAX_HINTS, trigger;
 
 	facts_headline(p, &o->term, out);
+	trigger = facts_trigger(p, &o->term, out);
 	if (!p->samples.len) {
 		tell_nothing(p, out);
 		hint_lines(&hints, &o->term, MAX_HINTS, out);
@@ -295,7 +296,7 @@ int view_summary(const struct profile *p, const struct view_options *o, struct b
 		buf_char(out, '\n');
 		/* headline, quality, a blank line; two lines of states */
 		rc = ranked_body(
-			p, o, 3 + (p->mode == PROFILE_CPU ? 0 : 2) + hint_count, out, err);
+			p, o, 3 + (p->mode == PROFILE_CPU ? 0 : 2) + trigger + hint_count, out, err);
 	}
 	hints_release(&hints);
 	if (!rc && out->failed)

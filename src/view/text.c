@@ -187,6 +187,7 @@ int view_text(
 	plain.term.colour = false;
 	plain.term.columns = plain.term.rows = 0;
 	facts_headline(p, &plain.term, out);
+	facts_trigger(p, &plain.term, out);
 	facts_states(p, &plain.term, out);
 	meta_lines(p, out);
 	quality_lines(p, out);

@@ -123,6 +123,8 @@ uint64_t losses_total(const struct profile *p);
  * CPU alone), how good the stacks are: a line each. */
 void facts_headline(const struct profile *p, const struct term *t, struct buf *out);
 void facts_states(const struct profile *p, const struct term *t, struct buf *out);
+/* Of a window of a flight recorder: why it was written. The number of lines, 0 or 1. */
+size_t facts_trigger(const struct profile *p, const struct term *t, struct buf *out);
 void facts_quality(const struct profile *p, const struct term *t, struct buf *out);
 
 /* What the reader can do about poor stacks and names, a sentence each, worst first. */

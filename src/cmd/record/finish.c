@@ -98,36 +98,54 @@ static void write_pauses(struct recording *r)
 	}
 }
 
-int record_finish(struct recording *r, struct err *err)
+void record_write_sampler_facts(struct recording *r)
 {
-	struct naming_options naming = {
-		.debuginfod = r->args->debuginfod, .progress = show_naming, .ctx = r};
-	uint64_t stop_ns = clock_monotonic_ns(), named_cpu_ns;
-
-	for (size_t i = 0; i < r->sampler_count; i++)
-		r->samplers[i]->ops->stop(r->samplers[i]);
-	samplers_drain(r->samplers, r->sampler_count, true);
-	check_coverage(r);
 	write_delays(r);
 	write_pauses(r);
-	session_flush(r->session, stop_ns);
-	r->end_ns = stop_ns;
+}
 
-	struct record_cost cost = {
+void record_cost_now(const struct recording *r, struct record_cost *ret)
+{
+	*ret = (struct record_cost){
 		.sampler_cpu_ns = clock_own_cpu_ns() - r->start_cpu_ns,
 		.wakeups = r->wakeups,
 		.ring_bytes = ring_bytes(r),
 	};
-	named_cpu_ns = clock_own_cpu_ns();
+}
+
+int record_write_rest(struct recording *r, struct record_cost *cost, struct err *err)
+{
+	struct naming_options naming = {
+		.debuginfod = r->args->debuginfod, .progress = show_naming, .ctx = r};
+	uint64_t named_cpu_ns = clock_own_cpu_ns();
+
 	session_name_frames(r->session, &naming);
-	cost.symbol_cpu_ns = clock_own_cpu_ns() - named_cpu_ns;
-	session_stats(r->session, &r->stats);
-	capture_record(r->writer, RECORD_COST, &cost, sizeof(cost));
+	cost->symbol_cpu_ns = clock_own_cpu_ns() - named_cpu_ns;
+	capture_record(r->writer, RECORD_COST, cost, sizeof(*cost));
 	if (r->term.interactive && !r->args->quiet)
 		fputs("\r\033[K", stderr);
 	capture_writer_flush(r->writer);
 	r->file_bytes = capture_writer_bytes(r->writer);
-	return capture_writer_finish(take_ptr(r->writer), r->reason, stop_ns, err);
+	return capture_writer_finish(take_ptr(r->writer), r->reason, r->end_ns, err);
+}
+
+int record_finish(struct recording *r, struct err *err)
+{
+	uint64_t stop_ns = clock_monotonic_ns();
+	struct record_cost cost;
+
+	for (size_t i = 0; i < r->sampler_count; i++)
+		r->samplers[i]->ops->stop(r->samplers[i]);
+	samplers_drain(r->samplers, r->sampler_count, true);
+	if (r->flight)
+		return flight_finish(r, stop_ns, err);
+	record_write_sampler_facts(r);
+	check_coverage(r);
+	session_flush(r->session, stop_ns);
+	r->end_ns = stop_ns;
+	record_cost_now(r, &cost);
+	session_stats(r->session, &r->stats);
+	return record_write_rest(r, &cost, err);
 }
 
 static const char *loss_words(const struct recording *r, enum loss_kind kind)

@@ -31,6 +31,18 @@ static const struct option_spec options[] = {
 		"end after this time: 10, 2.5, 300ms, 5m (default: when the target ends, or Ctrl-C)"),
 	OPTION_STRING('o', "output", struct record_args, output, "FILE",
 		"where to write (default " DEFAULT_RECORDING ")"),
+	OPTION_DURATION(0, "last", struct record_args, last_ns, "TIME", FLIGHT_LAST_MIN_NS,
+		FLIGHT_LAST_MAX_NS,
+		"keep only the last TIME in memory, and write that on SIGUSR2 (then go on), on --when "
+		"and at the end; each time to a new file: FILE, FILE.2, FILE.3..."),
+	OPTION_LIST(0, "when", struct record_args, when, "CONDITION",
+		"with --last: write when 'blocked MAIN > 2s' (or ANY, /NAME/, a thread id), 'cpu > 90% "
+		"for 3s', 'rss > 2G' or 'threads > 500' becomes true, and go on; may be repeated"),
+	OPTION_NUMBER(0, "windows", struct record_args, windows, "N", 1, UINT32_MAX,
+		"with --last: end after writing so many"),
+	OPTION_SIZE(0, "memory", struct record_args, memory_bytes, "BYTES", 1 << 20, 1 << 30,
+		"with --last: what is kept takes at most this much; older samples go first (default "
+		"24M)"),
 	OPTIONS_THREADS(struct record_args, threads),
 	OPTION_SIZE(0, "stack-size", struct record_args, stack_bytes, "BYTES", 256, 65536,
 		"bytes of stack copied a sample (default 65528, which is also the most)"),
@@ -98,6 +110,12 @@ static int check_usage(struct recording *r)
 	if (parse_pids(r, &err) ||
 		thread_options_regex(&a->threads, &r->regex, &r->has_regex, &err))
 		return options_complain(&usage, "%s", err.text);
+	if (!a->last_ns && (a->when.len || a->windows || a->memory_bytes != FLIGHT_MEMORY_BYTES))
+		return options_complain(&usage, "--when, --windows and --memory go with --last");
+	if (a->when.len && (a->all || a->cgroup))
+		return options_complain(&usage, "--when goes with -p, -n or a command");
+	if (a->last_ns && flight_new(a, &r->flight, &err))
+		return options_complain(&usage, "%s", err.text);
 	r->on_cpu = !a->off_cpu;
 	r->off_cpu = a->off_cpu || a->wall;
 	r->selection = (struct thread_selection){
@@ -121,6 +139,7 @@ static int find_targets(struct recording *r, struct err *err)
 
 static void release(struct recording *r)
 {
+	flight_free(r->flight);
 	for (size_t i = 0; i < r->sampler_count; i++)
 		sampler_free(r->samplers[i]);
 	session_free(r->session);
@@ -159,7 +178,9 @@ static int record(struct recording *r)
 		rc = record_block_signals(r, &err);
 	if (!rc) {
 		rc = record_start(r, &err);
-		if (rc)
+		if (!rc && r->flight)
+			rc = flight_start(r, &err);
+		if (rc && !r->flight)
 			remove_empty(r->args->output);
 	}
 	if (!rc) {
@@ -167,7 +188,7 @@ static int record(struct recording *r)
 		rc = record_finish(r, &err);
 	}
 	int status = rc ? cmd_failed(NAME, &err) : STATUS_OK;
-	if (!rc)
+	if (!rc && !r->flight)
 		record_tell(r);
 	if (r->child.pid) {
 		int command_status = record_leave_command(r);
@@ -182,6 +203,7 @@ int cmd_record(int argc, char **argv)
 		.frequency_hz = 199,
 		.stack_bytes = PERF_MAX_STACK_BYTES,
 		.output = DEFAULT_RECORDING,
+		.memory_bytes = FLIGHT_MEMORY_BYTES,
 	};
 	struct options_rest rest;
 	struct recording r = {
@@ -196,5 +218,6 @@ int cmd_record(int argc, char **argv)
 	}
 	release(&r);
 	vec_release(&args.pids);
+	vec_release(&args.when);
 	return status;
 }

@@ -19,6 +19,7 @@
 #include "base/vec.h"
 #include "capture/writer.h"
 #include "cmd/options.h"
+#include "cmd/record/flight.h"
 #include "os/child.h"
 #include "os/proc.h"
 #include "sample/sampler.h"
@@ -38,6 +39,9 @@ struct record_args {
 	const char *output;
 	struct thread_options threads;
 	bool debuginfod, quiet;
+	/* the flight recorder */
+	uint64_t last_ns, memory_bytes, windows;
+	struct option_list when;
 };
 
 /* Everything that is open while recording. */
@@ -54,6 +58,7 @@ struct recording {
 	struct sampler *samplers[RECORD_MAX_SAMPLERS];
 	size_t sampler_count;
 	bool on_cpu, off_cpu; /* what is recorded */
+	struct flight *flight; /* NULL without --last */
 	struct capture_writer *writer;
 	struct session *session;
 	int signal_fd;
@@ -83,6 +88,11 @@ bool record_take_signal(struct recording *r);
 /* finish.c */
 int record_finish(struct recording *r, struct err *err);
 void record_tell(const struct recording *r);
+
+/* What recording has cost until now; and names, this cost and the end, after all else is written. */
+void record_cost_now(const struct recording *r, struct record_cost *ret);
+void record_write_sampler_facts(struct recording *r);
+int record_write_rest(struct recording *r, struct record_cost *cost, struct err *err);
 
 /* The recording is done; what the command does from now on is its own business. Until it ends we
  * stand before it and pass on what is sent to us. Its exit status. */

@@ -19,6 +19,11 @@ bool record_take_signal(struct recording *r)
 
 	if (read(r->signal_fd, &info, sizeof(info)) != sizeof(info))
 		return false;
+	if (info.ssi_signo == SIGUSR2) {
+		if (r->flight)
+			flight_ask(r->flight);
+		return false;
+	}
 	/* Ctrl-C reaches the command by itself; a signal sent to us alone does not. */
 	if (info.ssi_code <= 0) /* sent by a process: kill, sigqueue, tgkill */
 		r->forward_signal = (int)info.ssi_signo;
@@ -50,6 +55,11 @@ static void show_progress(struct recording *r, uint64_t now)
 	if (!r->term.interactive || r->args->quiet || r->command)
 		return;
 	session_stats(r->session, &stats);
+	if (r->flight) {
+		fprintf(stderr, "\rrecording %.0f s, %llu samples ", (double)(now - r->start_ns) / 1e9,
+			(unsigned long long)stats.samples);
+		return;
+	}
 	fprintf(stderr, "\rrecording %.0f s, %llu samples, %llu KB; Ctrl-C ends it ",
 		(double)(now - r->start_ns) / 1e9, (unsigned long long)stats.samples,
 		(unsigned long long)capture_writer_bytes(r->writer) / 1024);
@@ -65,16 +75,17 @@ static struct work wait_for_work(struct recording *r, uint64_t until_ns)
 {
 	uint64_t now = clock_monotonic_ns(), ns = until_ns > now ? until_ns - now : 0;
 	struct timespec timeout = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
-	struct pollfd fds[2 + RECORD_MAX_SAMPLERS] = {
+	struct pollfd fds[3 + RECORD_MAX_SAMPLERS] = {
 		{.fd = r->signal_fd, .events = POLLIN},
 		/* One target is enough to wake up for: the flush interval bounds the rest. */
 		{.fd = r->pid_fds.len ? r->pid_fds.data[0] : -1, .events = POLLIN},
+		{.fd = r->flight ? flight_fd(r->flight) : -1, .events = POLLIN},
 	};
 
 	for (size_t i = 0; i < r->sampler_count; i++)
-		fds[2 + i] = (struct pollfd){
+		fds[3 + i] = (struct pollfd){
 			.fd = r->samplers[i]->ops->fd(r->samplers[i]), .events = POLLIN};
-	if (ppoll(fds, 2 + r->sampler_count, &timeout, NULL) < 0)
+	if (ppoll(fds, 3 + r->sampler_count, &timeout, NULL) < 0)
 		return (struct work){.signal = true};
 	r->wakeups++;
 	return (struct work){.signal = fds[0].revents, .ended = fds[1].revents};
@@ -100,6 +111,10 @@ static void run(struct recording *r)
 
 	for (;;) {
 		uint64_t until = r->end_ns && r->end_ns < flush_ns ? r->end_ns : flush_ns;
+
+		if (r->flight && flight_next_ns(r->flight) < until)
+			until = flight_next_ns(r->flight);
+
 		struct work work = wait_for_work(r, drain_ns < until ? drain_ns : until);
 
 		drain_ns = drain(r);
@@ -118,6 +133,10 @@ static void run(struct recording *r)
 		}
 		if ((work.signal && record_take_signal(r)) || (work.ended && is_all_over(r)))
 			return;
+		if (r->flight && flight_step(r, now)) {
+			r->reason = END_TRIGGER;
+			return;
+		}
 		if (r->end_ns && now >= r->end_ns) {
 			r->reason = END_DURATION;
 			return;

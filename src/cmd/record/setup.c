@@ -48,6 +48,8 @@ int record_block_signals(struct recording *r, struct err *err)
 	for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
 		if (!sigaction(ending[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaddset(&mask, ending[i]);
+	if (r->flight)
+		sigaddset(&mask, SIGUSR2);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	r->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 	return r->signal_fd < 0 ? err_errno(err, errno, "signalfd") : 0;
@@ -157,7 +159,8 @@ int record_open(struct recording *r, struct err *err)
 	if (!rc && r->args->cgroup)
 		rc = open_cgroup(r, err);
 	if (!rc)
-		rc = capture_writer_create(r->args->output, &r->writer, err);
+		rc = r->flight ? flight_open_window(r, err)
+			       : capture_writer_create(r->args->output, &r->writer, err);
 	if (!rc)
 		rc = session_new(r->writer, &r->selection, &r->session, err);
 	if (rc)

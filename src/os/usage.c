@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "os/usage.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "os/proc_priv.h"
+#include "os/thread_wait.h"
+
+/* Fields of proc_pid_stat(5), by the numbers there; the third is the first behind the name. */
+enum {
+	STAT_STATE = 3,
+	STAT_UTIME = 14,
+	STAT_STIME = 15,
+	STAT_THREADS = 20,
+	STAT_RSS = 24,
+};
+
+/* The text of a field; NULL when there are not so many. A name may hold anything, also ')'. */
+static const char *stat_field(const char *text, int number)
+{
+	const char *at = strrchr(text, ')');
+
+	if (at)
+		at++;
+	for (int i = STAT_STATE; at && i < number; i++)
+		at = strchr(at + 1, ' ');
+	return at && *at == ' ' ? at + 1 : NULL;
+}
+
+static int read_stat(
+	pid_t pid, const char *what, char *text, size_t size, const char *thing, struct err *err)
+{
+	ssize_t n = proc_read_small(pid, what, text, size);
+
+	if (n == -ESRCH)
+		return err_set(err, ESRCH, "%s is gone", thing);
+	return n < 0 ? err_errno(err, (int)-n, "%s of %s", what, thing) : 0;
+}
+
+static int number_in_stat(pid_t pid, int field, uint64_t *ret, struct err *err)
+{
+	char text[1024], thing[32];
+	const char *at;
+	int rc;
+
+	snprintf(thing, sizeof(thing), "process %d", (int)pid);
+	rc = read_stat(pid, "stat", text, sizeof(text), thing, err);
+	if (rc)
+		return rc;
+	at = stat_field(text, field);
+	if (!at)
+		return err_set(err, EBADMSG, "stat of %s makes no sense", thing);
+	*ret = strtoull(at, NULL, 10);
+	return 0;
+}
+
+/* Of a kernel that does not count when threads run: its clock ticks, and how often they left a CPU. */
+static int thread_ticks(pid_t pid, pid_t tid, struct usage_marks *ret, struct err *err)
+{
+	char text[1024], thing[32], what[48];
+	const char *user, *system, *state;
+	int rc;
+
+	snprintf(thing, sizeof(thing), "thread %d", (int)tid);
+	snprintf(what, sizeof(what), "task/%d/stat", (int)tid);
+	rc = read_stat(pid, what, text, sizeof(text), thing, err);
+	if (!rc)
+		rc = thread_switches(pid, tid, &ret->times, err);
+	if (rc)
+		return rc;
+	user = stat_field(text, STAT_UTIME);
+	system = stat_field(text, STAT_STIME);
+	state = stat_field(text, STAT_STATE);
+	if (!user || !system || !state)
+		return err_set(err, EBADMSG, "stat of %s makes no sense", thing);
+	ret->ran = strtoull(user, NULL, 10) + strtoull(system, NULL, 10);
+	ret->running = *state == 'R';
+	return 0;
+}
+
+int usage_thread(pid_t pid, pid_t tid, struct usage_marks *ret, struct err *err)
+{
+	char text[128], what[48];
+	uint64_t waited;
+	ssize_t n;
+
+	*ret = (struct usage_marks){0};
+	snprintf(what, sizeof(what), "task/%d/schedstat", (int)tid);
+	n = proc_read_small(pid, what, text, sizeof(text));
+	/* All zeros: switched off, or it has never run. */
+	if (n > 0 &&
+		sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64, &ret->ran, &waited, &ret->times) ==
+			3 &&
+		(ret->ran || waited || ret->times))
+		return 0;
+	return thread_ticks(pid, tid, ret, err);
+}
+
+int usage_cpu(pid_t pid, uint64_t *ret_ns, struct err *err)
+{
+	clockid_t clock;
+	struct timespec ts;
+	int rc = clock_getcpuclockid(pid, &clock);
+
+	if (rc || clock_gettime(clock, &ts))
+		return err_set(err, ESRCH, "process %d is gone", (int)pid);
+	*ret_ns = (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+	return 0;
+}
+
+int usage_memory(pid_t pid, uint64_t *ret_resident_bytes, struct err *err)
+{
+	uint64_t pages;
+	int rc = number_in_stat(pid, STAT_RSS, &pages, err);
+
+	if (!rc)
+		*ret_resident_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	return rc;
+}
+
+int usage_thread_count(pid_t pid, uint64_t *ret, struct err *err)
+{
+	return number_in_stat(pid, STAT_THREADS, ret, err);
+}
