@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Folded stacks: one line a different stack, "root;caller;leaf N", N in samples.
+ * Folded stacks: one line a different stack, "root;caller;leaf N", N in samples. With time off the
+ * CPU, N is in nanoseconds: samples on the CPU and intervals off it have no other common measure.
  *
  * The text has no escapes of its own, so ';' in a name is written as ':' and line breaks as spaces:
  * a reader then sees one frame where there is one. Paths come from the call tree, which is made
@@ -31,7 +32,7 @@ static void add_name(struct buf *path, const char *name)
 	}
 }
 
-static int add_line(struct fold *f, uint64_t samples)
+static int add_line(struct fold *f, uint64_t count)
 {
 	uint32_t id = f->path.failed ? INTERN_NONE
 				     : intern_add(&f->lines, f->path.data, f->path.len);
@@ -39,8 +40,8 @@ static int add_line(struct fold *f, uint64_t samples)
 	if (id == INTERN_NONE)
 		return -ENOMEM;
 	if (id == f->counts.len)
-		return vec_push(&f->counts, samples);
-	f->counts.data[id] += samples;
+		return vec_push(&f->counts, count);
+	f->counts.data[id] += count;
 	return 0;
 }
 
@@ -55,7 +56,7 @@ static int enter(struct fold *f, uint32_t node)
 			buf_char(&f->path, ';');
 		add_name(&f->path, f->p->functions.data[n->function].name);
 	}
-	return n->self ? add_line(f, n->self) : 0;
+	return n->self ? add_line(f, f->p->mode == PROFILE_CPU ? n->self : n->self_weight) : 0;
 }
 
 static void leave(struct fold *f)
@@ -118,6 +119,7 @@ const struct format_ops format_folded = {
 	.name = "folded",
 	.extensions = {".folded", ".txt"},
 	.help = "flamegraph.pl, inferno, speedscope, flamelens",
-	.loses = "time, threads, modules, lines, which frames are inlined or guessed, CPU time",
+	.loses = "the time of each sample, threads, modules, lines, which frames are inlined or "
+		 "guessed, who woke whom",
 	.write = write_folded,
 };

@@ -4,7 +4,8 @@
  *
  * One Location a frame, with a Line for each inlined function and the real one last; one Mapping
  * a module, the main program first. Samples of the same thread, stack and end are one Sample with
- * two values. Field numbers are those of the .proto; messages that are not samples fit in memory,
+ * two values, the number and the CPU time; with time off the CPU there are two more, that time and the
+ * sum of both, which is what `go tool pprof` then shows first. Field numbers are those of the .proto; messages that are not samples fit in memory,
  * samples are compressed as they are made.
  */
 #include <errno.h>
@@ -167,6 +168,40 @@ static void label_number(struct pprof *w, const char *key, uint64_t value)
 	buf_release(&label);
 }
 
+/* In the order of send_types(). */
+static void add_values(const struct pprof *w, const struct sample_group *g, struct buf *packed)
+{
+	bool on_cpu = g->state == STATE_ON_CPU;
+
+	buf_uleb(packed, g->samples);
+	if (w->p->mode != PROFILE_OFF_CPU)
+		buf_uleb(packed, on_cpu ? g->weight : 0);
+	if (w->p->mode != PROFILE_CPU)
+		buf_uleb(packed, on_cpu ? 0 : g->weight);
+	if (w->p->mode == PROFILE_WALL)
+		buf_uleb(packed, g->weight);
+}
+
+/* What the thread was in, and who ended it: "holder (server)". */
+static void label_wait(struct pprof *w, const struct sample_group *g)
+{
+	struct buf who = {0};
+
+	if (w->p->mode == PROFILE_CPU)
+		return;
+	label_string(w, "state", profile_state_name((enum thread_state)g->state));
+	if (g->waker_kind == WAKER_INTERRUPT)
+		label_string(w, "waker", "interrupt");
+	if (g->waker == PROFILE_NONE)
+		return;
+	buf_printf(&who, "%s (%s)", w->p->wakers.data[g->waker].name,
+		w->p->wakers.data[g->waker].process);
+	w->failed |= who.failed;
+	if (!who.failed)
+		label_string(w, "waker", who.data);
+	buf_release(&who);
+}
+
 static void send_sample(struct pprof *w, const struct sample_group *g)
 {
 	const struct profile *p = w->p;
@@ -178,8 +213,7 @@ static void send_sample(struct pprof *w, const struct sample_group *g)
 	if (packed.len)
 		bytes(&w->inner, 1, packed.data, packed.len);
 	buf_clear(&packed);
-	buf_uleb(&packed, g->samples);
-	buf_uleb(&packed, g->weight);
+	add_values(w, g, &packed);
 	bytes(&w->inner, 2, packed.data, packed.len);
 	label_string(w, "thread", t->name);
 	label_number(w, "tid", t->tid);
@@ -187,6 +221,7 @@ static void send_sample(struct pprof *w, const struct sample_group *g)
 	label_number(w, "pid", t->pid);
 	if (g->end != UNWIND_ROOT && g->end < UNWIND_END_COUNT)
 		label_string(w, "stack", unwind_end_name((enum unwind_end)g->end));
+	label_wait(w, g);
 	w->failed |= packed.failed;
 	buf_release(&packed);
 	send(w, PROFILE_SAMPLE);
@@ -372,6 +407,26 @@ static void add_comment(struct pprof *w, const char *fmt, ...)
 	buf_release(&text);
 }
 
+/* What readers show when they are not asked for anything else. */
+static const char *main_type(const struct profile *p)
+{
+	return p->mode == PROFILE_CPU ? "cpu" : p->mode == PROFILE_WALL ? "wall" : "off_cpu";
+}
+
+static void send_types(struct pprof *w)
+{
+	send_value_type(w, PROFILE_SAMPLE_TYPE, "samples", "count");
+	if (w->p->mode != PROFILE_OFF_CPU)
+		send_value_type(w, PROFILE_SAMPLE_TYPE, "cpu", "nanoseconds");
+	if (w->p->mode != PROFILE_CPU)
+		send_value_type(w, PROFILE_SAMPLE_TYPE, "off_cpu", "nanoseconds");
+	if (w->p->mode == PROFILE_WALL)
+		send_value_type(w, PROFILE_SAMPLE_TYPE, "wall", "nanoseconds");
+	/* Intervals off the CPU have no period. */
+	if (w->p->mode != PROFILE_OFF_CPU)
+		send_value_type(w, PROFILE_PERIOD_TYPE, "cpu", "nanoseconds");
+}
+
 static void send_facts(struct pprof *w)
 {
 	const struct profile *p = w->p;
@@ -382,8 +437,9 @@ static void send_facts(struct pprof *w)
 	integer(&w->message, PROFILE_TIME_NANOS, p->start_realtime_ns);
 	integer(&w->message, PROFILE_DURATION_NANOS,
 		p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0);
-	integer(&w->message, PROFILE_PERIOD, rate ? NS_PER_S / rate : 0);
-	integer(&w->message, PROFILE_DEFAULT_SAMPLE_TYPE, string_id(w, "cpu"));
+	integer(&w->message, PROFILE_PERIOD,
+		rate && p->mode != PROFILE_OFF_CPU ? NS_PER_S / rate : 0);
+	integer(&w->message, PROFILE_DEFAULT_SAMPLE_TYPE, string_id(w, main_type(p)));
 	add_comment(w, "recorded by sonde%s%s", command ? ": " : "", command ? command : "");
 	add_comment(w, "stacks: %.1f%% rooted, %.1f%% truncated", q->rooted_pct, q->truncated_pct);
 	add_comment(w, "frames: %.1f%% guessed, %.1f%% unresolved", q->guessed_frames_pct,
@@ -409,9 +465,7 @@ static int write_messages(struct pprof *w, struct err *err)
 	int rc;
 
 	string_id(w, ""); /* string 0 */
-	send_value_type(w, PROFILE_SAMPLE_TYPE, "samples", "count");
-	send_value_type(w, PROFILE_SAMPLE_TYPE, "cpu", "nanoseconds");
-	send_value_type(w, PROFILE_PERIOD_TYPE, "cpu", "nanoseconds");
+	send_types(w);
 	rc = send_samples(w, err);
 	if (rc)
 		return rc;
@@ -449,7 +503,8 @@ const struct format_ops format_pprof = {
 	.name = "pprof",
 	.extensions = {".pb.gz", ".pprof", ".pb"},
 	.help = "go tool pprof, Pyroscope, Parca, Grafana",
-	.loses = "the time of each sample, the CPU it ran on, which frames are guessed",
+	.loses = "the time of each sample, the CPU it ran on, which frames are guessed, the stacks "
+		 "of threads that woke others",
 	.binary = true,
 	.write = write_pprof,
 };

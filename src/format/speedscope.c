@@ -168,40 +168,38 @@ static int write_all(struct scope *s, struct looks *looks)
 	return rc ? rc : write_profile(s, "all threads", looks, true);
 }
 
-/* Samples are in time order; gathering them by thread keeps it. */
+/* With time off the CPU, the weights of a thread add up to how long it was watched. */
+static int write_thread(struct scope *s, const struct profile_timelines *lines, size_t thread,
+	struct looks *looks)
+{
+	const struct profile_thread *t = &s->p->threads.data[thread];
+	struct buf name = {0};
+	int rc = 0;
+
+	looks->len = 0;
+	for (size_t i = lines->begin[thread]; i < lines->begin[thread + 1] && !rc; i++) {
+		const struct profile_sample *sample = &s->p->samples.data[lines->order[i]];
+
+		rc = vec_push(looks, (struct look){sample->stack, sample->weight});
+	}
+	if (rc || !looks->len)
+		return rc;
+	buf_printf(&name, "%s (tid %u)", t->name, t->tid);
+	rc = name.failed ? -ENOMEM : write_profile(s, name.data, looks, false);
+	buf_release(&name);
+	return rc;
+}
+
 static int write_threads(struct scope *s, struct looks *looks)
 {
-	const struct profile *p = s->p;
-	size_t *next = calloc(p->threads.len + 1, sizeof(*next));
-	uint32_t *order = calloc(p->samples.len + 1, sizeof(*order));
-	struct buf name = {0};
-	size_t begin = 0;
-	int rc = next && order ? 0 : -ENOMEM;
+	struct profile_timelines lines;
+	int rc = profile_timelines_build(s->p, &lines, NULL);
 
-	/* A counting sort: where each thread's samples begin, then the samples. */
-	for (size_t i = 0; i < p->samples.len && !rc; i++)
-		next[p->samples.data[i].thread + 1]++;
-	for (size_t t = 1; t <= p->threads.len && !rc; t++)
-		next[t] += next[t - 1];
-	for (uint32_t i = 0; i < p->samples.len && !rc; i++)
-		order[next[p->samples.data[i].thread]++] = i;
-	for (size_t t = 0; t < p->threads.len && !rc; begin = next[t++]) {
-		const struct profile_thread *thread = &p->threads.data[t];
-
-		looks->len = 0;
-		for (size_t i = begin; i < next[t] && !rc; i++) {
-			const struct profile_sample *sample = &p->samples.data[order[i]];
-
-			rc = vec_push(looks, (struct look){sample->stack, sample->weight});
-		}
-		buf_clear(&name);
-		buf_printf(&name, "%s (tid %u)", thread->name, thread->tid);
-		if (!rc && looks->len)
-			rc = name.failed ? -ENOMEM : write_profile(s, name.data, looks, false);
-	}
-	buf_release(&name);
-	free(next);
-	free(order);
+	if (rc)
+		return rc;
+	for (size_t t = 0; t < s->p->threads.len && !rc; t++)
+		rc = write_thread(s, &lines, t, looks);
+	profile_timelines_release(&lines);
 	return rc;
 }
 
@@ -251,6 +249,6 @@ const struct format_ops format_speedscope = {
 	.extensions = {".speedscope.json", ".json"},
 	.help = "https://www.speedscope.app, or npx speedscope FILE",
 	.loses = "modules, the line of each sample, which frames are inlined or guessed, gaps "
-		 "between samples",
+		 "between samples, who woke whom",
 	.write = write_speedscope,
 };

@@ -220,25 +220,6 @@ static int draw_line(struct branches *b, const struct visit *v, uint32_t tail)
 
 /* ---- who ended the waits ---- */
 
-static void wake_words(const struct branches *b, const struct profile_wake *w, struct buf *out)
-{
-	const struct profile_waker *who;
-
-	if (w->kind == WAKER_INTERRUPT) {
-		buf_str(out, "woken by a timer or a device");
-	} else if (w->kind == WAKER_THREAD) {
-		who = &b->p->wakers.data[w->waker];
-		buf_str(out, "woken by ");
-		words_text(out, who->name);
-		buf_str(out, " (");
-		words_text(out, who->process);
-		buf_char(out, ')');
-	} else {
-		buf_str(out, w->asleep ? "not woken before the recording ended"
-				       : "who woke it is not known");
-	}
-}
-
 static void draw_rest(struct branches *b, const struct profile_wake *rest, size_t count)
 {
 	const struct term *t = &b->o->term;
@@ -264,7 +245,7 @@ static int draw_wake(struct branches *b, const struct profile_wake *w)
 	struct buf words = {0};
 	int rc = 0;
 
-	wake_words(b, w, &words);
+	words_wake(&words, b->p, w);
 	buf_str(b->out, "  ");
 	paint(b->out, t, PAINT_DIM, words.data ? words.data : "");
 	used += 2 + (words.data ? term_width(words.data) : 0);

@@ -57,6 +57,24 @@ static void meta_object(const struct profile *p, struct buf *out)
 	buf_char(out, '}');
 }
 
+static void states_object(struct buf *out, const uint64_t *state_ns)
+{
+	key(out, "states", false);
+	buf_char(out, '{');
+	for (enum thread_state s = 0; s < STATE_COUNT; s++)
+		number(out, profile_state_name(s), state_ns[s], !s);
+	buf_char(out, '}');
+}
+
+static void thread_times(const struct profile_thread *t, struct buf *out)
+{
+	number(out, "off_cpu_ns", t->weight - t->cpu_ns, false);
+	number(out, "watched_ns", t->watched_ns, false);
+	boolean(out, "measured", t->exact);
+	boolean(out, "only_waited", t->idle);
+	states_object(out, t->state_ns);
+}
+
 static int thread_array(const struct profile *p, struct buf *out, struct err *err)
 {
 	uint32_t *order;
@@ -74,7 +92,9 @@ static int thread_array(const struct profile *p, struct buf *out, struct err *er
 		number(out, "samples", t->samples, false);
 		number(out, "pid", t->pid, false);
 		string(out, "process", t->process, false);
-		number(out, "cpu_ns", t->weight, false);
+		number(out, "cpu_ns", t->cpu_ns, false);
+		if (p->mode != PROFILE_CPU)
+			thread_times(t, out);
 		buf_char(out, '}');
 	}
 	buf_char(out, ']');
@@ -111,6 +131,13 @@ static void quality_object(const struct profile *p, struct buf *out)
 	percent(out, "prologue_frames_pct", q->prologue_frames_pct, false);
 	percent(out, "live_frames_pct", q->live_frames_pct, false);
 	number(out, "frames", q->frames, false);
+	if (p->mode != PROFILE_CPU) {
+		percent(out, "on_cpu_rooted_pct", q->on_cpu_rooted_pct, false);
+		percent(out, "off_cpu_rooted_pct", q->off_cpu_rooted_pct, false);
+		number(out, "intervals", q->intervals, false);
+		number(out, "intervals_without_stack", q->intervals_without_stack, false);
+		number(out, "intervals_thinned", q->intervals_thinned, false);
+	}
 	key(out, "ends", false);
 	buf_char(out, '{');
 	for (size_t end = 0; end < UNWIND_END_COUNT; end++)
@@ -129,7 +156,8 @@ static int function_array(
 	const struct profile *p, size_t limit, struct buf *out, struct err *err)
 {
 	struct ranking ranking = {0};
-	int rc = rank_functions(p, RANK_BY_SAMPLES, &ranking, err);
+	int rc = rank_functions(
+		p, p->mode == PROFILE_CPU ? RANK_BY_SAMPLES : RANK_BY_TIME, &ranking, err);
 
 	if (rc)
 		return rc;
@@ -148,7 +176,10 @@ static int function_array(
 		number(out, "total_ns", r->count.total_weight, false);
 		if (f->file)
 			string(out, "file", f->file, false);
-		if (f->unresolved && r->function != p->truncated_function)
+		if (f->state != STATE_ON_CPU)
+			string(out, "state", profile_state_name((enum thread_state)f->state),
+				false);
+		else if (f->unresolved && r->function != p->truncated_function)
 			string(out, "unresolved",
 				symbol_reason_text((enum symbol_reason)f->reason), false);
 		buf_char(out, '}');
@@ -158,66 +189,152 @@ static int function_array(
 	return 0;
 }
 
-static void tree_open(const struct profile *p, const struct tree_node *n, struct buf *out)
-{
-	const char *name =
-		n->function == PROFILE_NONE ? "all" : p->functions.data[n->function].name;
+/* What tree_object() writes from. */
+struct call_tree {
+	const struct profile *p;
+	struct profile_tree tree;
+	struct profile_wakes wakes; /* empty when the tree is inverted */
+	VEC(uint32_t) path;
+	struct buf *out;
+};
 
-	buf_char(out, '{');
-	string(out, "name", name, true);
-	number(out, "self", n->self, false);
-	number(out, "total", n->total, false);
+/* Outermost first. */
+static void path_array(struct call_tree *t, uint32_t node)
+{
+	const struct tree_node *nodes = t->wakes.paths.nodes.data;
+
+	t->path.len = 0;
+	for (uint32_t n = node; n && !t->out->failed; n = nodes[n].parent)
+		t->out->failed |= vec_push(&t->path, n) != 0;
+	key(t->out, "path", false);
+	buf_char(t->out, '[');
+	for (size_t i = t->path.len; i-- > 0;) {
+		buf_json(t->out, t->p->functions.data[nodes[t->path.data[i]].function].name);
+		if (i)
+			buf_char(t->out, ',');
+	}
+	buf_char(t->out, ']');
+}
+
+static void waker_object(struct call_tree *t, const struct profile_wake *w)
+{
+	static const char *const kinds[] = {
+		[WAKER_UNKNOWN] = "unknown", [WAKER_THREAD] = "thread", [WAKER_INTERRUPT] = "interrupt"};
+
+	buf_char(t->out, '{');
+	string(t->out, "by", w->asleep ? "nobody" : kinds[w->kind], true);
+	if (w->waker != PROFILE_NONE) {
+		string(t->out, "thread", t->p->wakers.data[w->waker].name, false);
+		string(t->out, "process", t->p->wakers.data[w->waker].process, false);
+	}
+	number(t->out, "waits", w->samples, false);
+	number(t->out, "ns", w->weight, false);
+	if (w->path != PROFILE_NONE)
+		path_array(t, w->path);
+	buf_char(t->out, '}');
+}
+
+static void waker_array(struct call_tree *t, uint32_t node)
+{
+	size_t count;
+	const struct profile_wake *rows = profile_wakes_of(&t->wakes, node, &count);
+
+	if (!count)
+		return;
+	key(t->out, "wakers", false);
+	buf_char(t->out, '[');
+	for (size_t i = 0; i < count; i++) {
+		if (i)
+			buf_char(t->out, ',');
+		waker_object(t, &rows[i]);
+	}
+	buf_char(t->out, ']');
+}
+
+static void tree_open(struct call_tree *t, uint32_t node)
+{
+	const struct tree_node *n = &t->tree.nodes.data[node];
+	const struct profile_function *f =
+		n->function == PROFILE_NONE ? NULL : &t->p->functions.data[n->function];
+
+	buf_char(t->out, '{');
+	string(t->out, "name", f ? f->name : "all", true);
+	number(t->out, "self", n->self, false);
+	number(t->out, "total", n->total, false);
+	if (t->p->mode != PROFILE_CPU) {
+		number(t->out, "self_ns", n->self_weight, false);
+		number(t->out, "total_ns", n->total_weight, false);
+	}
 	if (n->inlined)
-		boolean(out, "inlined", true);
+		boolean(t->out, "inlined", true);
 	if (n->guessed)
-		boolean(out, "guessed", true);
-	key(out, "children", false);
-	buf_char(out, '[');
+		boolean(t->out, "guessed", true);
+	if (f && f->state != STATE_ON_CPU)
+		string(t->out, "state", profile_state_name((enum thread_state)f->state), false);
+	waker_array(t, node);
+	key(t->out, "children", false);
+	buf_char(t->out, '[');
 }
 
 /* Nested objects, written by following first_child / next_sibling / parent: no recursion. */
-static int tree_object(const struct profile *p, bool inverted, struct buf *out, struct err *err)
+static void tree_objects(struct call_tree *t)
 {
-	struct profile_tree tree = {0};
-	int rc = profile_tree_build(p, inverted, &tree, err);
+	const struct tree_node *nodes = t->tree.nodes.data;
 	uint32_t at = 0;
 
-	if (rc)
-		return rc;
-	key(out, "tree", false);
+	key(t->out, "tree", false);
 	while (at != PROFILE_NONE) {
-		const struct tree_node *n = &tree.nodes.data[at];
-
-		tree_open(p, n, out);
-		if (n->first_child != PROFILE_NONE) {
-			at = n->first_child;
+		tree_open(t, at);
+		if (nodes[at].first_child != PROFILE_NONE) {
+			at = nodes[at].first_child;
 			continue;
 		}
-		buf_str(out, "]}");
-		while (at && tree.nodes.data[at].next_sibling == PROFILE_NONE) {
-			at = tree.nodes.data[at].parent;
-			buf_str(out, "]}");
+		buf_str(t->out, "]}");
+		while (at && nodes[at].next_sibling == PROFILE_NONE) {
+			at = nodes[at].parent;
+			buf_str(t->out, "]}");
 		}
 		if (!at)
 			break;
-		at = tree.nodes.data[at].next_sibling;
-		buf_char(out, ',');
+		at = nodes[at].next_sibling;
+		buf_char(t->out, ',');
 	}
-	profile_tree_release(&tree);
-	return 0;
+}
+
+static int tree_object(const struct profile *p, bool inverted, struct buf *out, struct err *err)
+{
+	struct call_tree t = {.p = p, .out = out};
+	int rc = profile_tree_build(p, inverted, &t.tree, err);
+
+	if (!rc && !inverted)
+		rc = profile_wakes_build(p, &t.tree, &t.wakes, err);
+	if (!rc)
+		tree_objects(&t);
+	vec_release(&t.path);
+	profile_wakes_release(&t.wakes);
+	profile_tree_release(&t.tree);
+	return rc;
 }
 
 int view_json(
 	const struct profile *p, const struct view_options *o, struct buf *out, struct err *err)
 {
+	static const char *const modes[] = {
+		[PROFILE_CPU] = "cpu", [PROFILE_WALL] = "wall", [PROFILE_OFF_CPU] = "off-cpu"};
 	int rc;
 
 	buf_str(out, "{\n");
 	number(out, "version", JSON_VERSION, true);
 	number(out, "samples", p->samples.len, false);
 	number(out, "duration_ns", p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0, false);
-	number(out, "cpu_ns", p->total_weight, false);
+	number(out, "cpu_ns", p->cpu_ns, false);
 	number(out, "start_realtime_ns", p->start_realtime_ns, false);
+	string(out, "mode", modes[p->mode], false);
+	if (p->mode != PROFILE_CPU) {
+		number(out, "off_cpu_ns", p->total_weight - p->cpu_ns, false);
+		number(out, "watched_ns", p->watched_ns, false);
+		states_object(out, p->state_ns);
+	}
 	meta_object(p, out);
 	buf_char(out, '\n');
 	rc = thread_array(p, out, err);

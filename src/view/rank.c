@@ -63,8 +63,10 @@ static int by_weight(const void *left, const void *right, void *profile)
 	const struct profile *p = profile;
 	const struct profile_thread *a = &p->threads.data[*(const uint32_t *)left];
 	const struct profile_thread *b = &p->threads.data[*(const uint32_t *)right];
-	int order = DESCENDING(a->weight, b->weight);
+	int order = DESCENDING(a->cpu_ns, b->cpu_ns);
 
+	if (!order)
+		order = DESCENDING(a->weight, b->weight);
 	if (!order)
 		order = DESCENDING(a->samples, b->samples);
 	return order ? order : (a->tid > b->tid) - (a->tid < b->tid);

@@ -34,6 +34,7 @@ enum tone {
 	TONE_NATIVE,
 	TONE_KERNEL,
 	TONE_JIT,
+	TONE_WAIT,
 	TONE_UNKNOWN,
 	TONE_COUNT,
 };
@@ -50,6 +51,7 @@ static const struct {
 		165, 100, 58},
 	[TONE_KERNEL] = {"kernel", {"[kernel]"}, 18, 24, 85},
 	[TONE_JIT] = {"JIT", {"[jit]"}, 85, 45, 55},
+	[TONE_WAIT] = {"off the CPU", {"[futex]", "[syscall]", "[run queue]"}, 275, 70, 60},
 	[TONE_UNKNOWN] = {"no name", {""}, 0, 1, 0},
 };
 
@@ -57,6 +59,8 @@ static enum tone tone_of(const struct profile *p, const struct profile_function 
 {
 	const struct profile_module *m = module_of(p, f);
 
+	if (f->state != STATE_ON_CPU)
+		return TONE_WAIT;
 	if (f->kernel || (m && m->kind == MODULE_KERNEL))
 		return TONE_KERNEL;
 	if (f->unresolved)
@@ -100,6 +104,8 @@ struct flame {
 	size_t drawn, pruned;
 	double pruned_percent;
 	bool tones[TONE_COUNT], inlined; /* seen, for the legend */
+	struct profile_wakes wakes;      /* empty when nobody knows, or inverted */
+	struct chain chain;
 	bool inverted;
 };
 
@@ -107,7 +113,7 @@ static double width_of(const struct flame *g, uint32_t node)
 {
 	const struct tree_node *n = &g->tree.nodes.data[node];
 
-	return node ? share_of(g->p, n->total, n->total_weight) : 100;
+	return node ? part_of(g->p, n->total, n->total_weight) : 100;
 }
 
 static size_t boxes_wider_than(const struct flame *g, double percent)
@@ -175,6 +181,47 @@ static void xml_share(struct buf *out, double percent)
 	buf_release(&words);
 }
 
+/* Samples on the CPU are alike and can be counted; time off it is measured. */
+static void how_much(struct flame *g, const struct tree_node *n)
+{
+	if (g->p->mode != PROFILE_CPU) {
+		words_duration(g->out, n->total_weight);
+		return;
+	}
+	words_count(g->out, n->total);
+	buf_str(g->out, n->total == 1 ? " sample" : " samples");
+}
+
+#define MAX_WAKERS 3
+
+/* Who ended these waits: the first few, a line each. */
+static void wakers(struct flame *g, uint32_t node)
+{
+	size_t count;
+	const struct profile_wake *rows = profile_wakes_of(&g->wakes, node, &count);
+	struct buf line = {0};
+
+	for (size_t i = 0; i < count && i < MAX_WAKERS; i++) {
+		buf_clear(&line);
+		words_share(&line, percent_of(rows[i].weight,
+					   g->tree.nodes.data[node].self_weight));
+		buf_char(&line, ' ');
+		words_wake(&line, g->p, &rows[i]);
+		if (rows[i].path != PROFILE_NONE &&
+			!chain_of_node(g->p, &g->wakes.paths, rows[i].path, &g->chain)) {
+			buf_str(&line, ": ");
+			chain_draw(&line, g->plain, g->chain.data, g->chain.len, 0);
+		}
+		buf_char(g->out, '\n');
+		g->out->failed |= line.failed;
+		if (line.data)
+			buf_xml(g->out, line.data);
+	}
+	if (count > MAX_WAKERS)
+		buf_printf(g->out, "\nwoken in %zu other ways", count - MAX_WAKERS);
+	buf_release(&line);
+}
+
 static void box_title(struct flame *g, uint32_t node, const struct profile_function *f)
 {
 	const struct tree_node *n = &g->tree.nodes.data[node];
@@ -185,14 +232,14 @@ static void box_title(struct flame *g, uint32_t node, const struct profile_funct
 	buf_str(g->out, n->inlined ? " (inlined)\n" : "\n");
 	xml_share(g->out, width_of(g, node));
 	buf_str(g->out, ", ");
-	words_count(g->out, n->total);
-	buf_str(g->out, n->total == 1 ? " sample" : " samples");
+	how_much(g, n);
 	/* In an inverted tree it would be the stacks that begin here. */
-	if (n->self && !g->inverted) {
+	if (n->self && !g->inverted && (!f || f->state == STATE_ON_CPU)) {
 		buf_str(g->out, ", ");
-		xml_share(g->out, share_of(g->p, n->self, n->self_weight));
+		xml_share(g->out, part_of(g->p, n->self, n->self_weight));
 		buf_str(g->out, " itself");
 	}
+	wakers(g, node);
 	if (*module) {
 		buf_char(g->out, '\n');
 		buf_xml(g->out, module);
@@ -212,7 +259,8 @@ static void box(struct flame *g, uint32_t node)
 	if (f) {
 		enum tone tone = tone_of(g->p, f);
 
-		fill = colour(tone, module_name(g->p, f), f->name, n->inlined);
+		fill = colour(tone, tone == TONE_WAIT ? f->name : module_name(g->p, f), f->name,
+			n->inlined);
 		g->tones[tone] = true;
 		g->inlined |= n->inlined;
 	}
@@ -362,8 +410,12 @@ int view_svg(
 	struct flame g = {.p = p, .plain = &plain, .out = out, .inverted = o->inverted};
 	int rc = profile_tree_build(p, o->inverted, &g.tree, err);
 
-	if (rc)
+	if (!rc && !o->inverted && p->wakers_known)
+		rc = profile_wakes_build(p, &g.tree, &g.wakes, err);
+	if (rc) {
+		profile_tree_release(&g.tree);
 		return rc;
+	}
 	g.x = calloc(g.tree.nodes.len, sizeof(*g.x));
 	g.depth = calloc(g.tree.nodes.len, sizeof(*g.depth));
 	if (g.x && g.depth) {
@@ -373,6 +425,8 @@ int view_svg(
 	rc = !g.x || !g.depth || out->failed ? err_nomem(err) : 0;
 	free(g.x);
 	free(g.depth);
+	vec_release(&g.chain);
+	profile_wakes_release(&g.wakes);
 	profile_tree_release(&g.tree);
 	return rc;
 }

@@ -15,6 +15,9 @@ void words_percent(struct buf *out, double percent); /* five characters and '%':
 /* A share without padding: "12.3%", "100%", "0%". Never "0.0%" for something that is there. */
 void words_share(struct buf *out, double percent);
 
+/* "woken by holder (server)" */
+void words_wake(struct buf *out, const struct profile *p, const struct profile_wake *w);
+
 /* ---- paint (words.c) ---- */
 
 enum paint {
@@ -110,7 +113,7 @@ VEC_TYPE(ranking, struct ranked);
 /* Leaves out functions nobody sampled, and "[truncated]" where it only gathers cut stacks. */
 int rank_functions(const struct profile *p, enum rank_order order, struct ranking *ret,
 	struct err *err);
-/* Indices of threads by weight, then samples, then tid; malloc'ed, p->threads.len of them. */
+/* Indices of threads by time on the CPU, weight, samples, then tid; malloc'ed, p->threads.len of them. */
 int rank_threads(const struct profile *p, uint32_t **ret, struct err *err);
 
 /* ---- facts about the recording (facts.c) ---- */

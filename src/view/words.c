@@ -125,6 +125,25 @@ void paint_state(struct buf *out, const struct term *t, enum thread_state state,
 	paint_off(out, t, how);
 }
 
+void words_wake(struct buf *out, const struct profile *p, const struct profile_wake *w)
+{
+	const struct profile_waker *who;
+
+	if (w->kind == WAKER_INTERRUPT) {
+		buf_str(out, "woken by a timer or a device");
+	} else if (w->kind == WAKER_THREAD) {
+		who = &p->wakers.data[w->waker];
+		buf_str(out, "woken by ");
+		words_text(out, who->name);
+		buf_str(out, " (");
+		words_text(out, who->process);
+		buf_char(out, ')');
+	} else {
+		buf_str(out, w->asleep ? "not woken before the recording ended"
+				       : "who woke it is not known");
+	}
+}
+
 /* ---- command lines ---- */
 
 #define MAX_TAIL_COLUMNS 24

@@ -265,7 +265,7 @@ TEST(json_keeps_its_keys)
 	check_view(view_json, &o,
 		"{\n"
 		"\"version\":1,\"samples\":10,\"duration_ns\":100000000,\"cpu_ns\":50000000,"
-		"\"start_realtime_ns\":1700000000000000000,"
+		"\"start_realtime_ns\":1700000000000000000,\"mode\":\"cpu\","
 		"\"meta\":{\"command\":\"server --port 80 <&\\\">\",\"event\":\"cpu-clock\","
 		"\"frequency_hz\":\"200\",\"stack_bytes\":\"8192\"}\n"
 		",\"threads\":[\n"
