@@ -107,7 +107,7 @@ static bool is_all_over(struct recording *r)
 static void run(struct recording *r)
 {
 	uint64_t flush_ns = r->start_ns + FLUSH_NS;
-	uint64_t drain_ns = UINT64_MAX;
+	uint64_t drain_ns = 0; /* at once: samplers look at what is there before anything happens */
 
 	for (;;) {
 		uint64_t until = r->end_ns && r->end_ns < flush_ns ? r->end_ns : flush_ns;
