@@ -76,8 +76,7 @@ class OffCpu:
                 yield self.strings.get(name, "")
 
     def weight(self, function, state, syscall=None):
-        """ns in this state, with a frame that has `function` in its name; "queued" counts what was spent in
-        the run queue after that."""
+        """ns in this state, with a frame that has `function` in its name."""
         sum_ns, known = 0, {}
         for i in self.intervals:
             if i["state"] != state or (syscall and i.get("syscall") != str(syscall)):
@@ -87,7 +86,7 @@ class OffCpu:
                 known[stack] = any(function in name for name in self.names(stack))
             if known[stack]:
                 sum_ns += int(i["weight_ns"] if state == "on-cpu" else i["blocked_ns"])
-                sum_ns += int(i["queued_ns"]) if state == "run-queue" else 0
+                sum_ns += int(i["queued_ns"]) if state in ("run-queue", "throttled") else 0
         return sum_ns
 
 
@@ -223,6 +222,48 @@ def busy_threads_wait_for_a_cpu():
     check(queued > 1.2 * on, "%.1f ms queued, %.1f ms on the CPU" % (queued / 1e6, on / 1e6))
     ns = seen.weight("spin_until", "run-queue")
     check(ns > 0.8 * queued, "only %.1f of %.1f ms queued in spin_until" % (ns / 1e6, queued / 1e6))
+
+
+def limited_cgroup(name):
+    """A cgroup whose threads get a fifth of a CPU; its directory, and the file that takes processes."""
+    for root, limit, words in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "20000"),
+                               ("/sys/fs/cgroup", "cpu.max", "20000 100000")):
+        path = os.path.join(root, name)
+        if not os.path.exists(os.path.join(root, "cgroup.procs")):
+            continue
+        try:
+            os.mkdir(path)
+            with open(os.path.join(path, limit), "w") as f:
+                f.write(words)
+            return path
+        except OSError:
+            if os.path.isdir(path):
+                os.rmdir(path)
+    skip("no cgroup can be made here that limits CPU time")
+
+
+@each_sampler
+def throttled_by_its_cgroup():
+    need_root()
+    group = limited_cgroup("sonde-test-%d" % os.getpid())
+    try:
+        child = start([program("split"), "100000000", "100000"], ready=False)
+        with open(os.path.join(group, "cgroup.procs"), "w") as f:
+            f.write(str(child.pid))
+        time.sleep(0.3)
+        sums = lambda: dict(line.split() for line in open(os.path.join(group, "cpu.stat")))
+        before = sums()
+        seen = watch(["--off-cpu", "-p", str(child.pid), "-d", "2"])
+        after = sums()
+        child.kill()
+        child.wait()
+    finally:
+        os.rmdir(group)
+    key = "throttled_time" if "throttled_time" in after else "throttled_usec"
+    most = (int(after[key]) - int(before[key])) * (1 if key == "throttled_time" else 1000)
+    ns = seen.ns(child.pid, "throttled")
+    check(0.4 * most < ns < 1.5 * most, "%.1f ms throttled, the kernel counts %.1f" % (ns / 1e6, most / 1e6))
+    check(seen.weight("spin_until", "throttled") > 0.8 * ns, "not in spin_until")
 
 
 @each_sampler

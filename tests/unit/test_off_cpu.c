@@ -14,10 +14,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "os/cgroup.h"
 #include "os/syscalls.h"
 #include "sample/blocked.h"
 #include "sample/session.h"
 #include "sample/state.h"
+#include "sample/throttling.h"
 
 #define NOINLINE __attribute__((noinline))
 
@@ -55,6 +57,161 @@ TEST(reasons_from_proc)
 		check_u64(r.state, rows[i].state);
 		check_u64(r.syscall, rows[i].syscall);
 	}
+}
+
+/* ---- the kernel's functions ---- */
+
+static const char kallsyms[] = "ffffffff81000000 T entry_SYSCALL_64_after_hwframe\n"
+			       "ffffffff81001000 T do_syscall_64\n"
+			       "ffffffff81002000 T x64_sys_call\n"
+			       "ffffffff81003000 T __x64_sys_futex\n"
+			       "ffffffff81004000 t do_futex\n"
+			       "ffffffff81005000 T schedule\n"
+			       "ffffffff81006000 T ksys_read\n"
+			       "ffffffff81007000 t __do_sys_newfstatat.isra.0\n"
+			       "ffffffff81008000 T kernel_wait4\n"
+			       "ffffffff81009000 t do_epoll_pwait.part.0\n"
+			       "ffffffff8100a000 T ksys_pread64\n"
+			       "ffffffff8100b000 T asm_exc_page_fault\n"
+			       "ffffffff8100c000 T handle_mm_fault\n"
+			       "ffffffff8100d000 T get_signal\n"
+			       "ffffffff8100e000 t do_signal_stop\n"
+			       "ffffffff8100f000 T exit_to_user_mode_loop\n"
+			       "ffffffff81010000 T do_exit\n"
+			       "ffffffff81011000 T copy_to_user\n"
+			       "ffffffff81012000 T ret_from_fork\n"
+			       "ffffffff81013000 T kthread\n"
+			       "ffffffff81014000 T __x64_sys_unheard_of\n";
+
+enum { ENTRY, SYSCALL, X64, FUTEX, DO_FUTEX, SCHEDULE, READ, FSTATAT, WAIT4, EPOLL, PREAD, FAULT_ENTRY,
+       FAULT, SIGNAL, STOP, EXIT_LOOP, EXIT, COPY, FORK, KTHREAD, UNHEARD };
+
+/* Leaf first; every function is left in its middle. */
+static struct off_cpu_reason of_chain(struct kernel_roles *roles, const int *functions, size_t count)
+{
+	uint64_t ips[16];
+
+	for (size_t i = 0; i < count; i++)
+		ips[i] = 0xffffffff81000000 + 0x1000 * (uint64_t)functions[i] + 0x20;
+	return state_of_chain(roles, ips, count, NULL);
+}
+#define CHAIN(roles, ...)                                                                          \
+	of_chain(roles, (const int[]){__VA_ARGS__}, sizeof((int[]){__VA_ARGS__}) / sizeof(int))
+
+static void check_reason(
+	struct off_cpu_reason r, enum thread_state state, const char *name, const char *what)
+{
+	const char *got = syscall_name(r.syscall);
+
+	if (r.state != state || (name ? !got || strcmp(got, name) : r.syscall >= 0))
+		printf("%s is state %d, %s\n", what, (int)r.state, got ? got : "no call");
+	check_u64(r.state, state);
+	check(name ? got && !strcmp(got, name) : r.syscall < 0);
+}
+
+TEST(reasons_from_kernel_functions)
+{
+	struct kernel_roles *roles;
+
+	check(!kernel_roles_new_text(kallsyms, sizeof(kallsyms) - 1, &roles, NULL));
+#define CHECK(state, name, ...) check_reason(CHAIN(roles, __VA_ARGS__), state, name, #__VA_ARGS__)
+	CHECK(STATE_FUTEX, "futex", SCHEDULE, DO_FUTEX, FUTEX, SYSCALL, ENTRY);
+	CHECK(STATE_FUTEX, "futex", SCHEDULE, DO_FUTEX, X64, SYSCALL, ENTRY);
+	CHECK(STATE_SYSCALL, "read", SCHEDULE, READ, SYSCALL, ENTRY);
+	CHECK(STATE_SYSCALL, "newfstatat", SCHEDULE, FSTATAT, SYSCALL, ENTRY);
+	CHECK(STATE_SYSCALL, "wait4", SCHEDULE, WAIT4, SYSCALL, ENTRY);
+	CHECK(STATE_SYSCALL, "epoll_pwait", SCHEDULE, EPOLL, SYSCALL, ENTRY);
+	CHECK(STATE_SYSCALL, "pread64", SCHEDULE, PREAD, SYSCALL, ENTRY);
+	CHECK(STATE_PAGE_FAULT, NULL, SCHEDULE, FAULT, FAULT_ENTRY);
+	CHECK(STATE_PAGE_FAULT, NULL, SCHEDULE, FAULT, FAULT_ENTRY, COPY, READ, SYSCALL, ENTRY);
+	CHECK(STATE_STOPPED, NULL, SCHEDULE, STOP, SIGNAL, EXIT_LOOP, SYSCALL, ENTRY);
+	CHECK(STATE_STOPPED, NULL, SCHEDULE, SIGNAL, EXIT_LOOP, SYSCALL, ENTRY);
+	CHECK(STATE_BLOCKED, NULL, SCHEDULE, EXIT, SIGNAL, EXIT_LOOP, SYSCALL, ENTRY);
+	CHECK(STATE_BLOCKED, NULL, SCHEDULE, KTHREAD, FORK);
+	CHECK(STATE_BLOCKED, NULL, SCHEDULE, UNHEARD, SYSCALL, ENTRY);
+	CHECK(STATE_BLOCKED, NULL, SCHEDULE);
+	check_reason(state_of_chain(roles, NULL, 0, NULL), STATE_BLOCKED, NULL, "nothing");
+	for (int i = 0; i < 2000; i++) /* more addresses than it has room for at first */
+		state_of_chain(roles, &(uint64_t){0xffffffff81000000 + (uint64_t)i}, 1, NULL);
+	CHECK(STATE_SYSCALL, "read", SCHEDULE, READ, SYSCALL, ENTRY);
+	kernel_roles_free(roles);
+}
+
+TEST(without_kernel_symbols_registers_tell)
+{
+#if defined(__x86_64__)
+	struct unwind_regs regs = {.known = (1ULL << 17) - 1};
+	uint64_t ip = 0xffffffff81000020;
+
+	regs.value[UNWIND_X86_PC] = regs.value[2] = 0x401000;
+	regs.value[0] = (uint64_t)-38;
+	check_u64(state_of_chain(NULL, &ip, 1, &regs).state, STATE_SYSCALL);
+	regs.value[2]++;
+	check_u64(state_of_chain(NULL, &ip, 1, &regs).state, STATE_BLOCKED);
+	regs.value[2]--;
+	regs.known = 0;
+	check_u64(state_of_chain(NULL, &ip, 1, &regs).state, STATE_BLOCKED);
+#else
+	skip("registers do not tell on this architecture");
+#endif
+}
+
+/* ---- cgroups ---- */
+
+TEST(cgroups_that_limit_cpus)
+{
+	const struct {
+		const char *text, *path; /* NULL: none */
+		bool v1;
+	} rows[] = {
+		{"0::/a/b\n", "/a/b", false},
+		{"9:name=systemd:/x\n2:cpuacct:/acct\n1:cpu:/limited\n0::/v2\n", "/limited", true},
+		{"0::/v2\n4:cpu,cpuacct:/both\n", "/both", true},
+		{"3:cpuset:/set\n0::/\n", "/", false},
+		{"3:cpuset:/set\n", NULL, false},
+		{"3:cpu", NULL, false},
+		{"", NULL, false},
+		{":::", NULL, false},
+		{"::\n\n:", "", false},
+	};
+	char path[64];
+	bool v1;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		bool found = cgroup_cpu_path(rows[i].text, path, sizeof(path), &v1);
+
+		if (rows[i].path)
+			check_str(found ? path : "none", rows[i].path);
+		check(!found || v1 == rows[i].v1);
+	}
+	check(!cgroup_cpu_path("0::/a-path-that-does-not-fit\n", path, 8, &v1));
+}
+
+TEST(sums_of_throttling)
+{
+	struct cgroup_throttling sums = {0};
+
+	check(cgroup_throttling_parse("usage_usec 7\nnr_periods 10\nnr_throttled 3\nthrottled_usec 250\n", &sums));
+	check_u64(sums.periods, 3);
+	check_u64(sums.ns, 250000);
+	check(cgroup_throttling_parse("nr_periods 1\nnr_throttled 4\nthrottled_time 99\n", &sums));
+	check_u64(sums.ns, 99);
+	check(!cgroup_throttling_parse("usage_usec 7\n", &sums)); /* the topmost cgroup */
+	check(!cgroup_throttling_parse("", &sums));
+}
+
+TEST(nobody_is_throttled_who_is_not_limited)
+{
+	struct throttling *t;
+	uint64_t now = clock_monotonic_ns();
+
+	check(!throttling_new(&t, NULL));
+	throttling_watch(t, getpid(), now);
+	throttling_watch(t, 4194305, now);
+	throttling_refresh(t, now + 2 * NS_PER_S);
+	check(!throttling_covers(t, getpid(), now + 1000, clock_monotonic_ns()));
+	check(!throttling_covers(t, 4194305, now + 1000, clock_monotonic_ns()));
+	throttling_free(t);
 }
 
 /* ---- sleepers ---- */
@@ -328,5 +485,11 @@ TEST(a_process_whose_first_thread_has_ended)
 
 int main(int argc, char **argv)
 {
-	return test_main(argc, argv, T(reasons_from_proc), T(a_sleeper_is_read_and_not_woken), T(the_one_who_asks_does_not_sleep), T(a_thread_that_goes_on_is_told_apart), T(a_stopped_process_says_so), T(a_sleeper_has_a_whole_stack), T(a_lost_frame_pointer_is_found_again), T(a_process_whose_first_thread_has_ended));
+	return test_main(argc, argv, T(reasons_from_proc), T(reasons_from_kernel_functions),
+		T(without_kernel_symbols_registers_tell), T(cgroups_that_limit_cpus),
+		T(sums_of_throttling), T(nobody_is_throttled_who_is_not_limited),
+		T(a_sleeper_is_read_and_not_woken), T(the_one_who_asks_does_not_sleep),
+		T(a_thread_that_goes_on_is_told_apart), T(a_stopped_process_says_so),
+		T(a_sleeper_has_a_whole_stack), T(a_lost_frame_pointer_is_found_again),
+		T(a_process_whose_first_thread_has_ended));
 }

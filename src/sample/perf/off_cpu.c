@@ -68,7 +68,7 @@ int perf_off_cpu_open(struct perf_sampler *s, struct err *err)
 	int rc;
 
 	s->asleep = malloc(sizeof(*s->asleep));
-	if (!s->asleep)
+	if (!s->asleep || throttling_new(&s->throttling, err))
 		return err_nomem(err);
 	set_switches(s);
 	rc = perf_try_open(&s->off_attr);
@@ -87,17 +87,29 @@ int perf_off_cpu_open(struct perf_sampler *s, struct err *err)
 	return 0;
 }
 
-int perf_off_cpu_bind(struct perf_sampler *s)
+static bool throttled(void *ctx, pid_t pid, uint64_t from_ns, uint64_t to_ns)
 {
-	struct off_cpu_options options = {.min_block_ns = s->options.min_block_ns, .live = true};
+	return throttling_covers(ctx, pid, from_ns, to_ns);
+}
 
-	return s->options.off_cpu ? off_cpu_new(s->session, &options, &s->off_cpu, NULL) : 0;
+void perf_off_cpu_bind(struct perf_sampler *s)
+{
+	struct off_cpu_options options = {
+		.min_block_ns = s->options.min_block_ns,
+		.throttled = throttled,
+		.ctx = s->throttling,
+		.live = true,
+	};
+
+	if (s->options.off_cpu)
+		off_cpu_new(s->session, &options, &s->off_cpu, NULL);
 }
 
 void perf_off_cpu_free(struct perf_sampler *s)
 {
 	off_cpu_free(s->off_cpu);
 	kernel_roles_free(s->roles);
+	throttling_free(s->throttling);
 	free(s->asleep);
 	vec_release(&s->fresh);
 }
@@ -114,6 +126,8 @@ int perf_off_cpu_attached(struct perf_sampler *s, pid_t pid, pid_t tid)
 /* Its records from this moment on count: by then the kernel tells of it. */
 static void look_at(struct perf_sampler *s, struct fresh_thread thread)
 {
+	throttling_watch(s->throttling, thread.pid, clock_monotonic_ns());
+
 	struct off_cpu_start start = {
 		.time_ns = clock_monotonic_ns(),
 		.pid = thread.pid,
@@ -190,6 +204,7 @@ void perf_off_cpu_exec(struct perf_sampler *s, pid_t pid, uint64_t time_ns)
 
 	if (!s->off_cpu || pid <= 0)
 		return;
+	throttling_watch(s->throttling, pid, clock_monotonic_ns());
 	off_cpu_exec(s->off_cpu, pid, time_ns);
 	off_cpu_begin(s->off_cpu, &start);
 }
@@ -204,6 +219,7 @@ uint64_t perf_off_cpu_settle(struct perf_sampler *s, bool last)
 		off_cpu_finish(s->off_cpu, s->stopped_ns ? s->stopped_ns : now);
 		return UINT64_MAX;
 	}
+	throttling_refresh(s->throttling, now);
 	wait_ns = off_cpu_settle(s->off_cpu, now);
 	if (s->ring_bytes_read != s->looked_bytes)
 		s->active_ns = now;

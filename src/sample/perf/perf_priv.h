@@ -29,6 +29,7 @@
 #include "sample/blocked.h"
 #include "sample/off_cpu.h"
 #include "sample/sampler.h"
+#include "sample/throttling.h"
 
 /* One event: one thread (or every thread, in system-wide mode) on one CPU. */
 struct watched_event {
@@ -90,6 +91,7 @@ struct perf_sampler {
 	struct off_cpu *off_cpu;       /* NULL: not asked for */
 	struct kernel_roles *roles;    /* NULL: kernel addresses are hidden */
 	struct blocked_thread *asleep; /* room to look at one */
+	struct throttling *throttling;
 	VEC(struct fresh_thread) fresh;
 	bool new_threads;              /* those that threads start are seen as well */
 	uint64_t stopped_ns;
@@ -141,7 +143,7 @@ void perf_drain_until(struct sampler *sampler, uint64_t time_ns);
 /* Chooses off_attr; what is needed for it. Where the kernel refuses to tell of its side there are no
  * stacks in the records, only that threads leave and enter. */
 int perf_off_cpu_open(struct perf_sampler *s, struct err *err);
-int perf_off_cpu_bind(struct perf_sampler *s);
+void perf_off_cpu_bind(struct perf_sampler *s);
 void perf_off_cpu_free(struct perf_sampler *s);
 
 /* A thread was attached. 0 or -ENOMEM. */
