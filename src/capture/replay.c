@@ -307,12 +307,19 @@ static bool is_needed(const struct replay *r, uint32_t pid, uint32_t tid)
 	return !r->cut || seen_has(&r->needed, thread_key(pid, tid));
 }
 
+/* What was told earlier held when the window began. */
+static uint64_t not_before(const struct replay *r, uint64_t time_ns)
+{
+	return time_ns > r->from_ns ? time_ns : r->from_ns;
+}
+
 static void replay_process(struct replay *r, const struct record_process *process)
 {
 	struct record_process p = *process;
 
 	if (!is_needed(r, p.pid, 0))
 		return;
+	p.time_ns = not_before(r, p.time_ns);
 	p.command = out_string(r, p.command);
 	if (seen_add(r, &r->told, hash_pair(RECORD_PROCESS, hash_pair(p.pid, p.command))))
 		write_record(r, RECORD_PROCESS, &p, sizeof(p));
@@ -324,6 +331,7 @@ static void replay_thread(struct replay *r, const struct record_thread *thread)
 
 	if (!is_needed(r, t.pid, t.tid))
 		return;
+	t.time_ns = not_before(r, t.time_ns);
 	t.name = out_string(r, t.name);
 	write_record(r, RECORD_THREAD, &t, sizeof(t));
 }
@@ -334,6 +342,7 @@ static void replay_mapping(struct replay *r, const struct record_mapping *mappin
 
 	if (!is_needed(r, m.pid, 0))
 		return;
+	m.time_ns = not_before(r, m.time_ns);
 	m.module = out_module(r, m.module);
 	if (seen_add(r, &r->told,
 		    hash_pair(hash_pair(m.pid, m.module),
