@@ -422,6 +422,20 @@ static bool times_at_start(
 	return true;
 }
 
+/* Rounding must not make it begin before the window. */
+static void round_times(struct record_thread_times *t, uint64_t from_ns)
+{
+	uint64_t over = t->since_ns < from_ns ? from_ns - t->since_ns : 0;
+
+	for (size_t i = 0; over && i < sizeof(t->ns) / sizeof(t->ns[0]); i++) {
+		if (t->ns[i] < over)
+			continue;
+		t->ns[i] -= over;
+		t->since_ns += over;
+		return;
+	}
+}
+
 static void write_times(struct replay *r)
 {
 	vec_each(&r->times, k) {
@@ -435,6 +449,7 @@ static void write_times(struct replay *r)
 			sum += t.ns[i];
 		}
 		t.since_ns = t.until_ns - sum;
+		round_times(&t, r->from_ns);
 		write_record(r, RECORD_THREAD_TIMES, &t, sizeof(t));
 		count_thread(r, t.pid, t.tid);
 	}
