@@ -105,6 +105,7 @@ static int read_segments(struct elf_file *f)
 		} else if (p.p_type == PT_NOTE && bytes) {
 			read_build_id(f, bytes, p.p_filesz, p.p_align);
 		} else if (p.p_type == PT_DYNAMIC && bytes) {
+			f->dynamic_vaddr = p.p_vaddr;
 			pie = dynamic_says_pie(bytes, p.p_filesz);
 		}
 	}
@@ -261,6 +262,25 @@ int elf_file_open_memory(
 	if (size)
 		memcpy(copy, bytes, size);
 	return elf_file_open_owned(copy, size, name, ret, err);
+}
+
+int elf_file_open_loaded(uint8_t *bytes, size_t size, uint64_t address, const char *name,
+	struct elf_file **ret, struct err *err)
+{
+	struct elf_file *f;
+	uint64_t vaddr;
+
+	if (size >= sizeof(Elf64_Ehdr)) /* they may lie where nothing was mapped, or something else */
+		memset(bytes + offsetof(Elf64_Ehdr, e_shoff), 0, sizeof(f->ehdr.e_shoff));
+
+	int rc = elf_file_open_owned(bytes, size, name, &f, err);
+
+	if (rc)
+		return rc;
+	if (elf_file_vaddr_of_offset(f, 0, &vaddr))
+		f->load_bias = address - vaddr;
+	*ret = f;
+	return 0;
 }
 
 void elf_file_free(struct elf_file *f)

@@ -28,6 +28,13 @@ int elf_file_open_fd(int fd, const char *name, struct elf_file **ret, struct err
 /* The same over bytes in memory (a vDSO, a fuzzer's input); the bytes are copied. */
 int elf_file_open_memory(
 	const void *bytes, size_t size, const char *name, struct elf_file **ret, struct err *err);
+
+/* The same over what a process has mapped of a file that cannot be opened: each byte at its offset in
+ * the file, zeros where nothing was mapped, with the address that offset 0 has in memory. Takes
+ * ownership of the malloc'ed bytes, on failure too. It has no section headers, so symbols are those
+ * that the loader knows. */
+int elf_file_open_loaded(uint8_t *bytes, size_t size, uint64_t address, const char *name,
+	struct elf_file **ret, struct err *err);
 void elf_file_free(struct elf_file *f);
 
 /* Installs a SIGBUS handler that puts a page of zeros under any read of a mapped file that was

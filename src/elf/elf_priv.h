@@ -29,6 +29,8 @@ struct elf_file {
 	VEC(struct elf_segment) segments;
 	VEC(struct section_entry) sections;
 	uint64_t eh_frame_hdr_vaddr, eh_frame_hdr_size; /* PT_GNU_EH_FRAME; size 0 without */
+	uint64_t dynamic_vaddr; /* PT_DYNAMIC, 0 without */
+	uint64_t load_bias;     /* of an image that was put together from memory, else 0 */
 	const uint8_t *build_id;
 	size_t build_id_len;
 };
@@ -39,6 +41,10 @@ int elf_file_open_owned(
 
 /* How much of a string table can be used. */
 uint64_t elf_string_table_size(const uint8_t *table, uint64_t size);
+
+/* The symbols by PT_DYNAMIC, and their names. False when there are none. */
+bool elf_dynamic_symbols(
+	const struct elf_file *f, struct elf_section *symbols, struct elf_section *strings);
 
 struct section_entry *elf_find_section(const struct elf_file *f, const char *name);
 

@@ -17,18 +17,21 @@ struct table {
 
 static bool find_table(struct elf_file *f, uint32_t type, struct table *ret)
 {
+	ret->f = f;
+	ret->dynamic = type == SHT_DYNSYM;
 	vec_each(&f->sections, s) {
 		if (s->hdr.sh_type != type || s->hdr.sh_link >= f->sections.len)
 			continue;
-		ret->f = f;
-		ret->dynamic = type == SHT_DYNSYM;
 		if (!elf_section_contents(s, &ret->symbols) ||
 			!elf_section_contents(&f->sections.data[s->hdr.sh_link], &ret->strings))
 			return false;
 		ret->strings.size = elf_string_table_size(ret->strings.bytes, ret->strings.size);
 		return true;
 	}
-	return false;
+	if (!ret->dynamic || !elf_dynamic_symbols(f, &ret->symbols, &ret->strings))
+		return false;
+	ret->strings.size = elf_string_table_size(ret->strings.bytes, ret->strings.size);
+	return true;
 }
 
 static bool in_text(const struct elf_file *f, const Elf64_Sym *sym)

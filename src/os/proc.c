@@ -294,8 +294,7 @@ int proc_find_name(const char *name, struct pid_vec *ret, struct err *err)
 	return rc;
 }
 
-/* Cuts " (deleted)" off; whether it was there. */
-static bool cut_deleted(char *path)
+bool proc_cut_deleted(char *path)
 {
 	static const char deleted[] = " (deleted)";
 	size_t len = strlen(path), cut = sizeof(deleted) - 1;
@@ -323,7 +322,7 @@ bool proc_parse_mapping(char *line, struct proc_mapping *m)
 	m->shared = perms[3] == 's';
 	if (path_at) {
 		m->path = line + path_at;
-		m->deleted = cut_deleted(line + path_at);
+		m->deleted = proc_cut_deleted(line + path_at);
 		make_printable(line + path_at);
 	}
 	return m->start < m->end;

@@ -66,6 +66,9 @@ struct proc_mapping {
 	const char *path; /* "" for anonymous memory; valid during the call */
 };
 
+/* Cuts " (deleted)" off a path as the kernel writes it; whether it was there. */
+bool proc_cut_deleted(char *path);
+
 /* A line of maps (proc_pid_maps(5)) without its newline; the line is changed, and the path points
  * into it. False when it is not one. */
 bool proc_parse_mapping(char *line, struct proc_mapping *m);

@@ -95,8 +95,8 @@ static const struct rights_wall walls[] = {
 	},
 	[WALL_MAP_FILES] = {
 		.why = "opening /proc/PID/map_files needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN",
-		.cost = "files that were deleted or replaced while mapped have no names and no unwind "
-			"tables",
+		.cost = "of files that were deleted or replaced while mapped, and memfds, only exported "
+			"functions have names",
 		.fix = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore+ep {exe}",
 	},
 	[WALL_BPF_CAPABILITIES] = {

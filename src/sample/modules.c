@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/vec.h"
 #include "sample/jit_code.h"
+#include "sample/loaded_image.h"
 
 /*
  * Whoever is profiled may map any number of files of any size. The last eighth of our descriptors
@@ -23,6 +24,7 @@
  */
 #define MAX_OBJECT_BYTES ((uint64_t)64 << 30)
 #define MAX_BYTES_IN_ALL ((uint64_t)32 << 40)
+#define MAX_IMAGE_BYTES ((uint64_t)512 << 20)
 
 /* Each has an index of up to some 80 MB. */
 #define MAX_JITDUMPS 64u
@@ -44,6 +46,7 @@ struct module_store {
 	VEC(struct module *) jitdumps;
 	rlim_t max_fd; /* descriptors are given out from the lowest on */
 	uint64_t mapped_bytes;
+	uint64_t image_bytes; /* held in memory of files that cannot be opened */
 };
 
 /* Functions at the bottom of stacks whose files have no CFI to say so: musl's start code and
@@ -413,6 +416,20 @@ static int check_budget(const struct module_store *s, int fd, uint64_t *ret_byte
 		: 0;
 }
 
+/* It is gone, or not for us to open; what is mapped of it may be read all the same. 0 or `why`. */
+static int open_loaded(struct module_store *s, pid_t pid, const struct proc_mapping *mapping,
+	int why, struct elf_file **ret)
+{
+	uint64_t bytes;
+
+	if (why != -ENOENT && why != -ESTALE && why != -EACCES && why != -EPERM)
+		return why;
+	if (loaded_image_open(pid, mapping, MAX_IMAGE_BYTES - s->image_bytes, ret, &bytes))
+		return why;
+	s->image_bytes += bytes;
+	return 0;
+}
+
 /* The object file behind the mapping; 0 or -errno. */
 static int open_object(struct module_store *s, pid_t pid, const struct proc_mapping *mapping,
 	struct elf_file **ret)
@@ -423,9 +440,10 @@ static int open_object(struct module_store *s, pid_t pid, const struct proc_mapp
 
 	if (!rc)
 		rc = elf_file_open_fd(take_fd(fd), mapping->path, ret, NULL);
-	if (!rc)
-		s->mapped_bytes += bytes;
-	return rc;
+	if (rc)
+		return open_loaded(s, pid, mapping, rc, ret);
+	s->mapped_bytes += bytes;
+	return 0;
 }
 
 /* `known`: a module of the same file that could not be opened before; it is given back when that

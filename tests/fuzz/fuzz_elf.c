@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Any bytes as an object file: every section we ask for, every symbol, and names for addresses. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "elf/elf_file.h"
 #include "symbol/symbol.h"
@@ -35,5 +36,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		symbol_source_free(source);
 	}
 	elf_file_free(f);
+	uint8_t *copy = malloc(size);
+	memcpy(copy, data, size);
+	if (!elf_file_open_loaded(copy, size, 0x7f0000001000, "fuzz", &f, NULL)) {
+		elf_file_each_symbol(f, note_address, &address);
+		elf_file_free(f);
+	}
 	return 0;
 }

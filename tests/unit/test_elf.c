@@ -3,14 +3,17 @@
 #include "symbol_fixtures.h"
 #include "test.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gnu/libc-version.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -236,6 +239,72 @@ TEST(without_section_headers)
 	elf_file_free(f);
 }
 
+/* A digest of the symbols that the loader knows, in the order of the file. */
+struct digest {
+	uint64_t count, sum;
+};
+
+static int add_dynamic(void *ctx, const struct elf_symbol *sym)
+{
+	struct digest *d = ctx;
+
+	if (!sym->dynamic)
+		return 0;
+	d->count++;
+	d->sum = d->sum * 31 + sym->start + sym->end;
+	for (const char *at = sym->name; *at; at++)
+		d->sum = d->sum * 31 + (unsigned char)*at;
+	return 0;
+}
+
+static struct digest dynamic_digest(struct elf_file *f)
+{
+	struct digest d = {0};
+
+	elf_file_each_symbol(f, add_dynamic, &d);
+	return d;
+}
+
+/* The segments of the C library as they would be mapped, with and without the loader's hand in them. */
+TEST(symbols_of_a_loaded_image)
+{
+	void *here = (void *)(uintptr_t)gnu_get_libc_version;
+	Dl_info info;
+
+	check(dladdr(here, &info));
+	struct elf_file *f = open_file(info.dli_fname), *loaded;
+	const struct elf_segment *s;
+	size_t size, count = elf_file_segments(f, &s);
+	const uint8_t *image = elf_file_image(f, &size);
+	struct digest want = dynamic_digest(f);
+
+	check(want.count > 1000);
+	for (int from_memory = 0; from_memory < 2; from_memory++) {
+		uint8_t *copy = calloc(1, size);
+
+		for (size_t i = 0; i < count; i++) {
+			struct iovec to = {copy + s[i].offset, s[i].file_size};
+			struct iovec from = {(uint8_t *)info.dli_fbase + s[i].vaddr, s[i].file_size};
+
+			if (from_memory)
+				check(process_vm_readv(getpid(), &to, 1, &from, 1, 0) ==
+					(ssize_t)s[i].file_size);
+			else
+				memcpy(to.iov_base, image + s[i].offset, s[i].file_size);
+		}
+		check(!elf_file_open_loaded(
+			copy, size, (uint64_t)(uintptr_t)info.dli_fbase, "libc", &loaded, NULL));
+		struct digest got = dynamic_digest(loaded);
+		struct elf_section eh;
+
+		check_u64(got.count, want.count);
+		check_u64(got.sum, want.sum);
+		check(elf_file_section(loaded, ".eh_frame", &eh) && eh.size > 1000);
+		elf_file_free(loaded);
+	}
+	elf_file_free(f);
+}
+
 TEST(debug_file_by_link)
 {
 	struct elf_file *f = open_fixture("links/chain"), *debug = NULL;
@@ -404,7 +473,7 @@ TEST(damaged)
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(ourselves), T(not_elf), T(build_id), T(compressed_sections),
-		T(zstd_sections_and_bombs), T(without_section_headers), T(debug_file_by_link),
+		T(zstd_sections_and_bombs), T(without_section_headers), T(symbols_of_a_loaded_image), T(debug_file_by_link),
 		T(debug_file_by_link_in_root), T(debug_file_by_build_id), T(minidebug),
 		T(opens_only_inside_the_root), T(truncated_while_mapped), T(damaged));
 }

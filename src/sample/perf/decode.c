@@ -191,6 +191,7 @@ static void decode_mmap2(struct perf_sampler *s, struct cursor *c, uint64_t time
 	uint32_t prot = cursor_u32(c);
 	cursor_skip(c, 4); /* flags */
 	m.path = record_name(c, path, sizeof(path));
+	m.deleted = proc_cut_deleted(path);
 	if (c->bad || !len || __builtin_add_overflow(m.start, len, &m.end)) {
 		session_lost(s->session, LOSS_MALFORMED, 1);
 		return;
