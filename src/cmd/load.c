@@ -100,6 +100,7 @@ int load_profile(const char *command, const char *path, const struct load_reques
 		.tid = (uint32_t)request->threads.tid,
 		.no_inline = request->no_inline,
 		.states = request->states,
+		.brief_waits = request->brief_waits,
 		.idle_apart = !request->idle && (request->no_idle || request->idle_apart),
 	};
 	rc = profile_load(path, &options, &p, err);

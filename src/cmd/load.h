@@ -15,7 +15,8 @@ struct load_request {
 	bool idle, no_idle;
 	bool no_inline;
 	bool idle_apart; /* what the command does when neither --idle nor --no-idle is given */
-	uint32_t states; /* set by load_check() */
+	bool brief_waits; /* as in struct profile_filter */
+	uint32_t states;  /* set by load_check() */
 };
 
 /* The rows of a command's options that select what is loaded. */

@@ -144,6 +144,7 @@ static int check(struct report_args *args)
 			&usage, "an SVG is not for terminals: name a file with -o flame.svg");
 	/* For people. Scripts and other tools get everything. */
 	args->load.idle_apart = !args->json && !args->svg && !args->folded;
+	args->load.brief_waits = !views && !args->tree;
 	return load_check(&usage, &args->load);
 }
 

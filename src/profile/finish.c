@@ -372,17 +372,6 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-/* The stack without the frame of the state it hangs in; PROFILE_NONE when nothing is left. */
-static uint32_t code_of(const struct profile *p, uint32_t stack)
-{
-	if (stack == PROFILE_NONE)
-		return stack;
-
-	const struct profile_node *n = &p->nodes.data[stack];
-
-	return p->frames.data[n->frame].kind == PROFILE_FRAME_STATE ? n->parent : stack;
-}
-
 static void count_thread(struct profile *p, const struct profile_sample *s)
 {
 	struct profile_thread *t = &p->threads.data[s->thread];
@@ -399,7 +388,7 @@ static void count_stack(struct profile *p, const struct profile_sample *s,
 	const struct path_count *paths)
 {
 	struct profile_quality *q = &p->quality;
-	uint32_t code = code_of(p, s->stack);
+	uint32_t code = s->wait == PROFILE_NONE ? s->stack : p->waits.data[s->wait].stack;
 
 	q->samples++;
 	q->ends[s->end]++;

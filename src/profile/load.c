@@ -276,6 +276,7 @@ static int load_off_cpu(struct loader *l, const struct record_off_cpu *r)
 	struct profile_wait w = {
 		.start_ns = r->start_ns,
 		.duration_ns = r->duration_ns,
+		.stack = s.stack,
 		.syscall = r->syscall >= 0 ? r->syscall : -1,
 		.waker = PROFILE_NONE,
 		.waker_stack = id_map_find(&l->node_ids, r->waker_stack),

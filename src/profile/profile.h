@@ -103,8 +103,7 @@ struct profile_thread {
 	uint64_t watched_ns; /* their sum */
 	bool exact;
 
-	/* Blocked for all of the time but less than a thousandth (docs/heuristics/idle-threads.md).
-	 * `apart`: its samples are therefore not in the profile (filter.idle_apart). */
+	/* Blocked all the time, and in one place (docs/heuristics/idle-threads.md). `apart`: its samples are therefore not in the profile (filter.idle_apart). */
 	bool idle, apart;
 	uint32_t waits_in;   /* where it was off the CPU for longest: leaf node, or PROFILE_NONE */
 };
@@ -118,6 +117,7 @@ struct profile_waker {
 /* One interval off the CPU. */
 struct profile_wait {
 	uint64_t start_ns, duration_ns;
+	uint32_t stack;       /* leaf node of code, PROFILE_NONE: not known */
 	int32_t syscall;      /* number; -1 none, or not known */
 	uint32_t waker;       /* index into wakers; PROFILE_NONE: not known, or an interrupt */
 	uint32_t waker_stack; /* leaf node, PROFILE_NONE: not known */
@@ -213,6 +213,10 @@ struct profile_filter {
 	/* Leave out the samples of threads that were blocked all the time: one pool of idle threads
 	 * outweighs everything else. Not done when all threads are such. */
 	bool idle_apart;
+	/* In the stacks of waits and of wakers, leave out what is below the call that the program
+	 * made: the kernel, and the inside of the C library (docs/heuristics/wait-calls.md). Quality
+	 * is that of whole stacks all the same. */
+	bool brief_waits;
 	bool no_inline;        /* one level a frame: the real function */
 };
 

@@ -63,6 +63,7 @@ struct state_nodes {
 	bool own_numbers; /* system calls have the numbers they have here */
 	VEC(struct state_frame) frames;
 	struct id_table frame_ids, node_ids;
+	VEC(uint32_t) outer; /* by frame: outer_frame() of it */
 };
 
 static uint64_t frame_hash(const void *ctx, uint32_t index)
@@ -148,24 +149,106 @@ static uint32_t state_node(struct state_nodes *b, uint32_t stack, uint32_t frame
 	return (uint32_t)p->nodes.len - 1;
 }
 
+/* ---- what the program called ---- */
+
+static bool is_c_library(const struct profile *p, const struct profile_frame *f)
+{
+	static const char *const starts[] = {"libc.so", "libc-2.", "libpthread", "ld-musl-",
+		"libc.musl-"};
+	const char *name;
+
+	if (f->module == PROFILE_NONE || p->modules.data[f->module].kind != MODULE_FILE)
+		return false;
+	name = p->modules.data[f->module].name;
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+		if (!strncmp(name, starts[i], strlen(starts[i])))
+			return true;
+	return false;
+}
+
+static const struct profile_frame *frame_of(const struct profile *p, uint32_t node)
+{
+	return &p->frames.data[p->nodes.data[node].frame];
+}
+
+/* A frame of the same place with its function alone, without what is inlined into it; its index, or
+ * PROFILE_NONE when out of memory. */
+static uint32_t outer_frame(struct state_nodes *b, uint32_t index)
+{
+	struct profile *p = b->l->p;
+	struct profile_frame f = p->frames.data[index];
+
+	if (f.level_count == 1)
+		return index;
+	while (b->outer.len <= index)
+		if (vec_push(&b->outer, PROFILE_NONE))
+			return PROFILE_NONE;
+	if (b->outer.data[index] != PROFILE_NONE)
+		return b->outer.data[index];
+	f.first_level += f.level_count - 1;
+	f.level_count = 1;
+	if (p->frames.len >= PROFILE_NONE - 1 || vec_push(&p->frames, f))
+		return PROFILE_NONE;
+	b->outer.data[index] = (uint32_t)p->frames.len - 1;
+	return b->outer.data[index];
+}
+
+/* Shortens a stack to end with the call that the program made. -ENOMEM. */
+static int shorten(struct state_nodes *b, uint32_t *stack)
+{
+	const struct profile *p = b->l->p;
+	uint32_t user = *stack, call, frame;
+
+	while (user != PROFILE_NONE && frame_of(p, user)->kind == FRAME_KERNEL)
+		user = p->nodes.data[user].parent;
+	if (user == PROFILE_NONE)
+		return 0; /* a thread of the kernel */
+	*stack = user;
+	for (call = PROFILE_NONE; user != PROFILE_NONE && is_c_library(p, frame_of(p, user));
+		user = p->nodes.data[user].parent)
+		call = user;
+	/* Not called by a program: of that there is nothing, or what starts it alone. */
+	if (call == PROFILE_NONE || user == PROFILE_NONE ||
+		p->nodes.data[user].parent == PROFILE_NONE)
+		return 0;
+	frame = outer_frame(b, p->nodes.data[call].frame);
+	if (frame == PROFILE_NONE)
+		return -ENOMEM;
+	if (frame != p->nodes.data[call].frame)
+		call = state_node(b, user, frame);
+	*stack = call;
+	return call == PROFILE_NONE ? -ENOMEM : 0;
+}
+
+static int shorten_wakers(struct state_nodes *b)
+{
+	vec_each(&b->l->p->waits, w)
+		if (w->waker_stack != PROFILE_NONE && shorten(b, &w->waker_stack))
+			return -ENOMEM;
+	return 0;
+}
+
+static int add_state(struct state_nodes *b, struct profile_sample *s, bool brief)
+{
+	uint32_t frame = state_frame(b, s->state, b->l->p->waits.data[s->wait].syscall);
+
+	if (frame == PROFILE_NONE || (brief && s->stack != PROFILE_NONE && shorten(b, &s->stack)))
+		return -ENOMEM;
+	s->stack = state_node(b, s->stack, frame);
+	return s->stack == PROFILE_NONE ? -ENOMEM : 0;
+}
+
 int loader_add_state_frames(struct loader *l)
 {
 	const char *arch = profile_meta(l->p, "arch");
 	struct state_nodes b = {.l = l, .own_numbers = arch && !strcmp(arch, OWN_ARCH)};
-	int rc = 0;
+	bool brief = l->options->filter.brief_waits;
+	int rc = brief ? shorten_wakers(&b) : 0;
 
-	vec_each(&l->p->samples, s) {
-		if (s->wait == PROFILE_NONE)
-			continue;
-
-		uint32_t frame = state_frame(&b, s->state, l->p->waits.data[s->wait].syscall);
-
-		s->stack = frame == PROFILE_NONE ? frame : state_node(&b, s->stack, frame);
-		if (s->stack == PROFILE_NONE) {
-			rc = -ENOMEM;
-			break;
-		}
-	}
+	vec_each(&l->p->samples, s)
+		if (s->wait != PROFILE_NONE && !rc)
+			rc = add_state(&b, s, brief);
+	vec_release(&b.outer);
 	vec_release(&b.frames);
 	id_table_release(&b.frame_ids);
 	id_table_release(&b.node_ids);
@@ -209,14 +292,16 @@ static void times_from_samples(struct profile *p)
 
 /* ---- threads that only wait ---- */
 
-#define IDLE_FRACTION 1000 /* ran for less than one part in so many */
+#define RAN_FRACTION 1000     /* ran for at most one part in so many */
+#define QUEUED_FRACTION 100   /* waited for a CPU, as all do when they start and end */
+#define ELSEWHERE_FRACTION 50 /* waited in other places */
 
-static bool is_idle(const struct profile_thread *t)
+static bool only_waits(const struct profile_thread *t)
 {
-	uint64_t ran_ns = t->state_ns[STATE_ON_CPU] + t->state_ns[STATE_RUN_QUEUE] +
-			  t->state_ns[STATE_THROTTLED];
+	uint64_t queued_ns = t->state_ns[STATE_RUN_QUEUE] + t->state_ns[STATE_THROTTLED];
 
-	return t->watched_ns && ran_ns <= t->watched_ns / IDLE_FRACTION;
+	return t->watched_ns && t->state_ns[STATE_ON_CPU] <= t->watched_ns / RAN_FRACTION &&
+	       queued_ns <= t->watched_ns / QUEUED_FRACTION;
 }
 
 struct place {
@@ -233,23 +318,24 @@ static int compare_places(const void *left, const void *right)
 	return (a->stack > b->stack) - (a->stack < b->stack);
 }
 
-/* Sets waits_in of the threads; `places` is sorted. */
-static void heaviest_places(struct profile *p, const struct place *places, size_t count)
+/* The places of one thread, equal ones next to each other: where it was for longest, and whether
+ * that was nearly all of the time. */
+static void judge_places(struct profile_thread *t, const struct place *places, size_t count)
 {
-	uint64_t best = 0;
+	uint64_t best = 0, all = 0;
 
 	for (size_t i = 0, next; i < count; i = next) {
 		uint64_t sum = 0;
 
-		for (next = i; next < count && !compare_places(&places[i], &places[next]); next++)
+		for (next = i; next < count && places[next].stack == places[i].stack; next++)
 			sum += places[next].weight;
-		if (!i || places[i - 1].thread != places[i].thread)
-			best = 0;
-		if (best && sum <= best)
+		all += sum;
+		if (sum <= best)
 			continue;
 		best = sum;
-		p->threads.data[places[i].thread].waits_in = places[i].stack;
+		t->waits_in = places[i].stack;
 	}
+	t->idle = all - best <= all / ELSEWHERE_FRACTION;
 }
 
 static int find_places(struct profile *p)
@@ -262,7 +348,13 @@ static int find_places(struct profile *p)
 			rc = vec_push(&places, (struct place){s->thread, s->stack, s->weight});
 	if (!rc && places.len) {
 		qsort(places.data, places.len, sizeof(*places.data), compare_places);
-		heaviest_places(p, places.data, places.len);
+		for (size_t i = 0, next; i < places.len; i = next) {
+			uint32_t thread = places.data[i].thread;
+
+			for (next = i; next < places.len && places.data[next].thread == thread;)
+				next++;
+			judge_places(&p->threads.data[thread], &places.data[i], next - i);
+		}
 	}
 	vec_release(&places);
 	return rc;
@@ -288,7 +380,7 @@ int loader_thread_states(struct loader *l)
 		return 0;
 	times_from_samples(p);
 	vec_each(&p->threads, t)
-		t->idle = is_idle(t);
+		t->idle = only_waits(t);
 	if (find_places(p))
 		return -ENOMEM;
 	if (l->options->filter.idle_apart)

@@ -119,11 +119,6 @@ static const struct profile_function *function_at(const struct branches *b, uint
 	return &b->p->functions.data[node_at(b, node)->function];
 }
 
-static bool is_user_code(const struct profile_function *f)
-{
-	return !f->kernel && f->state == STATE_ON_CPU;
-}
-
 /* Whether nothing but waiting is at or below this node. */
 static bool only_waits(const struct branches *b, uint32_t node)
 {
@@ -138,33 +133,19 @@ static bool only_waits(const struct branches *b, uint32_t node)
 	return true;
 }
 
-/* Whether frames of the kernel on the way to `tail` say no more than that a thread waited: below
- * user code, above the frame of a state. */
-static bool kernel_is_obvious(const struct branches *b, uint32_t tail)
-{
-	if (b->o->inverted || !only_waits(b, tail))
-		return false;
-	for (uint32_t n = node_at(b, tail)->parent; n; n = node_at(b, n)->parent)
-		if (is_user_code(function_at(b, n)))
-			return true;
-	return false;
-}
-
 /* The links from `head` to `tail` into b->chain. */
 static int gather_chain(struct branches *b, uint32_t head, uint32_t tail)
 {
-	bool skip_kernel = kernel_is_obvious(b, tail);
 	int rc = 0;
 
 	b->chain.len = 0;
 	for (uint32_t n = tail; !rc; n = node_at(b, n)->parent) {
 		const struct profile_function *f = function_at(b, n);
 
-		if (!skip_kernel || !f->kernel || (n == head && !b->chain.len))
-			rc = vec_push(&b->chain, (struct chain_link){.name = f->name,
-							 .inlined = node_at(b, n)->inlined,
-							 .guessed = node_at(b, n)->guessed,
-							 .aside = f->state != STATE_ON_CPU});
+		rc = vec_push(&b->chain, (struct chain_link){.name = f->name,
+						 .inlined = node_at(b, n)->inlined,
+						 .guessed = node_at(b, n)->guessed,
+						 .aside = f->state != STATE_ON_CPU});
 		if (n == head)
 			break;
 	}

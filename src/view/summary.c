@@ -20,14 +20,19 @@ struct plan {
 	size_t threads, functions, paths;
 };
 
+/* Beside threads and waits, functions that ran for less are not worth a line. */
+#define MIN_HOT_PERCENT 0.5
+
 /* Drops what only calls others and is in the paths, where it would be a row of zeros here; and the
  * states, which have columns of their own. */
 static void keep_hot(const struct profile *p, struct ranking *ranking)
 {
+	double least = p->mode == PROFILE_CPU ? 0 : MIN_HOT_PERCENT;
 	size_t n = 0;
 
 	vec_each(ranking, r)
-		if (r->count.self && p->functions.data[r->function].state == STATE_ON_CPU)
+		if (r->count.self && p->functions.data[r->function].state == STATE_ON_CPU &&
+			share_of(p, r->count.self, r->count.self_weight) >= least)
 			ranking->data[n++] = *r;
 	ranking->len = n;
 }

@@ -281,15 +281,25 @@ static size_t label(struct table *table, const struct thread_row *r)
 
 #define LEAST_PLACE_COLUMNS 20
 
-/* What threads that only wait do so in. */
-static enum thread_state row_state(const struct thread_row *r)
+/* Where all threads start, and the state, which has a column. */
+static void drop_obvious(struct chain *c)
 {
-	enum thread_state best = STATE_BLOCKED;
+	static const char *const starts[] = {
+		"_start", "__libc_start", "clone", "start_thread", "thread_start"};
+	size_t from = 0;
 
-	for (enum thread_state s = 0; s < STATE_COUNT; s++)
-		if (r->state_ns[s] > r->state_ns[best])
-			best = s;
-	return best;
+	if (c->len > 1 && c->data[c->len - 1].aside)
+		c->len--;
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]) && from + 1 < c->len;) {
+		if (strncmp(c->data[from].name, starts[i], strlen(starts[i])) != 0) {
+			i++;
+			continue;
+		}
+		from++;
+		i = 0;
+	}
+	c->len -= from;
+	memmove(c->data, c->data + from, c->len * sizeof(*c->data));
 }
 
 /* Where threads that only wait do so, as far as the line is long enough to say it. */
@@ -305,9 +315,7 @@ static int place(struct table *table, const struct thread_row *r, size_t used)
 	rc = chain_of_stack(table->p, t->waits_in, &table->chain);
 	if (rc)
 		return rc;
-	/* The state has a column, unless it says which system call it is. */
-	if (table->chain.len > 1 && row_state(r) != STATE_SYSCALL)
-		table->chain.len--;
+	drop_obvious(&table->chain);
 	paint(table->out, table->t, PAINT_DIM, " in ");
 	chain_draw(table->out, table->t, table->chain.data, table->chain.len,
 		columns ? columns - used - 4 : 0);
