@@ -201,16 +201,12 @@ static int draw_line(struct branches *b, const struct visit *v, uint32_t tail)
 
 /* ---- who ended the waits ---- */
 
-static void draw_rest(struct branches *b, const struct profile_wake *rest, size_t count)
+/* Those that are not worth a line of their own. */
+static void draw_rest(struct branches *b, uint64_t weight, size_t count)
 {
 	const struct term *t = &b->o->term;
-	uint64_t samples = 0, weight = 0;
 
-	for (size_t i = 0; i < count; i++) {
-		samples += rest[i].samples;
-		weight += rest[i].weight;
-	}
-	start_line(b, share_of(b->p, samples, weight), false);
+	start_line(b, share_of(b->p, count, weight), false);
 	paint_on(b->out, t, PAINT_DIM);
 	buf_str(b->out, "  woken in ");
 	words_count(b->out, count);
@@ -241,40 +237,48 @@ static int draw_wake(struct branches *b, const struct profile_wake *w)
 	return rc;
 }
 
-/* The rows of a node that are drawn, the heaviest; the last line may stand for several. */
-static size_t wakes_drawn(
-	const struct branches *b, uint32_t node, const struct profile_wake *rows, size_t count)
+/* What is drawn of the rows of a node: the heaviest, and a line for the rest if that is as much. */
+struct shown_wakes {
+	const struct profile_wake *rows;
+	size_t count; /* with a line of their own */
+	size_t rest;  /* together in one, 0: no such line */
+	uint64_t rest_weight;
+};
+
+static struct shown_wakes wakes_of(const struct branches *b, uint32_t node)
 {
 	uint64_t whole = node_at(b, node)->self_weight;
-	size_t n = 0;
+	struct shown_wakes s = {0};
+	size_t all;
 
-	while (n < count && n < b->max_wakes &&
-		percent_of(rows[n].weight, whole) >= b->min_wake)
-		n++;
-	return n;
+	s.rows = profile_wakes_of(&b->wakes, node, &all);
+	while (s.count < all && s.count < b->max_wakes &&
+		percent_of(s.rows[s.count].weight, whole) >= b->min_wake)
+		s.count++;
+	for (size_t i = s.count; i < all; i++)
+		s.rest_weight += s.rows[i].weight;
+	if (percent_of(s.rest_weight, whole) >= b->min_wake)
+		s.rest = all - s.count;
+	return s;
 }
 
-/* How many lines draw_wakes() would take. */
+/* How many lines draw_wakes() takes. */
 static size_t wake_lines(const struct branches *b, uint32_t node)
 {
-	size_t count, n;
-	const struct profile_wake *rows = profile_wakes_of(&b->wakes, node, &count);
+	struct shown_wakes s = wakes_of(b, node);
 
-	n = wakes_drawn(b, node, rows, count);
-	return n + (n < count);
+	return s.count + !!s.rest;
 }
 
 static int draw_wakes(struct branches *b, uint32_t node)
 {
-	size_t count, n;
-	const struct profile_wake *rows = profile_wakes_of(&b->wakes, node, &count);
+	struct shown_wakes s = wakes_of(b, node);
 	int rc = 0;
 
-	n = wakes_drawn(b, node, rows, count);
-	for (size_t i = 0; i < n && !rc; i++)
-		rc = draw_wake(b, &rows[i]);
-	if (n < count)
-		draw_rest(b, rows + n, count - n);
+	for (size_t i = 0; i < s.count && !rc; i++)
+		rc = draw_wake(b, &s.rows[i]);
+	if (s.rest && !rc)
+		draw_rest(b, s.rest_weight, s.rest);
 	return rc;
 }
 

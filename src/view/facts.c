@@ -78,7 +78,7 @@ static void how_many(
 	const struct profile_quality *q = &p->quality;
 	const char *hz = profile_meta(p, "frequency_hz");
 
-	if (p->mode != PROFILE_OFF_CPU) {
+	if (p->mode == PROFILE_CPU || q->samples > q->intervals) {
 		buf_str(out, separator(t));
 		counted(out, q->samples - q->intervals, "sample");
 		if (hz) {
@@ -92,7 +92,7 @@ static void how_many(
 			buf_char(out, ')');
 		}
 	}
-	if (p->mode != PROFILE_CPU) {
+	if (q->intervals) {
 		buf_str(out, separator(t));
 		counted(out, q->intervals, "wait");
 	}

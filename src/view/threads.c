@@ -187,7 +187,7 @@ static void title(struct table *table)
 		if (table->states[s])
 			right(table->out, state_columns(s), profile_state_name(s));
 	if (table->watched)
-		right(table->out, WATCHED_COLUMNS, "of");
+		right(table->out, WATCHED_COLUMNS, "watched");
 	buf_str(table->out, "  thread");
 	paint_off(table->out, table->t, PAINT_TITLE);
 	buf_char(table->out, '\n');
@@ -352,7 +352,7 @@ int threads_table(const struct profile *p, const struct term *t, const struct th
 		paint_on(out, t, PAINT_DIM);
 		buf_str(out, "  and ");
 		words_count(out, left);
-		buf_str(out, left == 1 ? " thread more" : " threads more");
+		buf_str(out, left == 1 ? " more thread" : " more threads");
 		paint_off(out, t, PAINT_DIM);
 		buf_char(out, '\n');
 	}
