@@ -201,8 +201,9 @@ static int shorten(struct state_nodes *b, uint32_t *stack)
 
 	while (user != PROFILE_NONE && frame_of(p, user)->kind == FRAME_KERNEL)
 		user = p->nodes.data[user].parent;
-	if (user == PROFILE_NONE)
-		return 0; /* a thread of the kernel */
+	/* A thread of the kernel, or one whose program is gone: it ends. */
+	if (user == PROFILE_NONE || frame_of(p, user)->module == PROFILE_NONE)
+		return 0;
 	*stack = user;
 	for (call = PROFILE_NONE; user != PROFILE_NONE && is_c_library(p, frame_of(p, user));
 		user = p->nodes.data[user].parent)
@@ -220,11 +221,23 @@ static int shorten(struct state_nodes *b, uint32_t *stack)
 	return call == PROFILE_NONE ? -ENOMEM : 0;
 }
 
+/* Of a process that has ended: an address that no file is mapped at any more, and nothing else. */
+static bool says_nothing(const struct profile *p, uint32_t stack)
+{
+	return p->nodes.data[stack].parent == PROFILE_NONE &&
+	       frame_of(p, stack)->module == PROFILE_NONE;
+}
+
 static int shorten_wakers(struct state_nodes *b)
 {
-	vec_each(&b->l->p->waits, w)
-		if (w->waker_stack != PROFILE_NONE && shorten(b, &w->waker_stack))
+	vec_each(&b->l->p->waits, w) {
+		if (w->waker_stack == PROFILE_NONE)
+			continue;
+		if (says_nothing(b->l->p, w->waker_stack))
+			w->waker_stack = PROFILE_NONE;
+		else if (shorten(b, &w->waker_stack))
 			return -ENOMEM;
+	}
 	return 0;
 }
 

@@ -184,9 +184,15 @@ static struct thread *adopt_thread(struct session *s, struct process *p, pid_t t
 
 	if (!th)
 		return NULL;
-	if (proc_thread_name(p->pid, tid, name, sizeof(name), NULL))
-		snprintf(name, sizeof(name), "%d", (int)tid);
-	name_thread(s, th, name);
+	if (!proc_thread_name(p->pid, tid, name, sizeof(name), NULL)) {
+		name_thread(s, th, name);
+		return th;
+	}
+	/* It is gone, and what it did is told late. There is nothing to write: readers know the name
+	 * that it had before it ended, or call it by its number as well. */
+	snprintf(th->name, sizeof(th->name), "%d", (int)tid);
+	select_thread(s, th);
+	th->told_in = capture_segment(s->writer);
 	return th;
 }
 

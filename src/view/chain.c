@@ -116,9 +116,10 @@ static int add_function(struct chain *c, const struct profile_function *f, bool 
 				   .guessed = guessed, .aside = f->state != STATE_ON_CPU});
 }
 
+/* Not what is mapped nowhere: of a program that ends, the kernel's part says more. */
 static bool is_user_code(const struct profile_function *f)
 {
-	return !f->kernel && f->state == STATE_ON_CPU;
+	return !f->kernel && f->state == STATE_ON_CPU && f->module != PROFILE_NONE;
 }
 
 int chain_of_node(const struct profile *p, const struct profile_tree *tree, uint32_t node,

@@ -160,7 +160,8 @@ static void choose_columns(struct table *table, const struct thread_rows *rows)
 			most = t->watched_ns;
 		table->processes |= t->pid != table->p->threads.data[rows->data->first].pid;
 	}
-	table->watched = most - least > most / 20;
+	/* Text without a screen's limits has room for what may be of interest. */
+	table->watched = most - least > most / 20 || !table->t->columns;
 }
 
 #define LEAST_COLUMNS 6 /* "100.0%" */

@@ -8,13 +8,11 @@
 #include "alloc_fail.h"
 #include "base/cursor.h"
 #include "format/format.h"
-#include "small_profile.h"
+#include "small_wall.h"
 
-/* What a format writes of the small profile; malloc'ed. */
-static char *written(
-	const struct format_ops *format, const struct profile_load_options *load, size_t *ret_len)
+/* What a format writes of a profile, which it frees; malloc'ed. */
+static char *written_of(struct profile *p, const struct format_ops *format, size_t *ret_len)
 {
-	struct profile *p = small_profile(load);
 	char *text = NULL;
 	FILE *out = open_memstream(&text, ret_len);
 
@@ -22,6 +20,12 @@ static char *written(
 	fclose(out);
 	profile_free(p);
 	return text;
+}
+
+static char *written(
+	const struct format_ops *format, const struct profile_load_options *load, size_t *ret_len)
+{
+	return written_of(small_profile(load), format, ret_len);
 }
 
 TEST(formats_by_name_and_path)
@@ -55,6 +59,38 @@ TEST(folded_of_one_thread_without_inlines)
 	char *text = written(&format_folded, &load, &len);
 
 	check_str(text, "_start;main;serve 6\n_start;main;serve;memcpy 2\n");
+	free(text);
+}
+
+/* Time on the CPU and off it, in nanoseconds. */
+TEST(folded_wall_clock)
+{
+	size_t len;
+	char *text = written_of(wall_profile(NULL), &format_folded, &len);
+
+	check_str(text, "clone;bio_wait;do_futex;[futex] 300000000\n"
+			"clone;worker;ksys_read;[syscall read] 80000000\n"
+			"clone;worker;memcpy 20000000\n"
+			"_start;main;serve;parse<int: char> 50000000\n"
+			"_start;main;serve;parse<int: char>;[run queue] 1500000\n"
+			"_start;main;clock_nanosleep;[syscall clock_nanosleep] 28000000\n"
+			"_start;main;clock_nanosleep;[run queue] 500000\n"
+			"_start;main;pthread_mutex_lock;do_futex;schedule;[futex] 18000000\n"
+			"[truncated];[syscall poll] 2000000\n");
+	free(text);
+}
+
+/* A thread's time line: what it did, in that order and for that long. */
+TEST(speedscope_wall_clock)
+{
+	struct profile_load_options load = {.filter.tid = 101};
+	size_t len;
+	char *text = written_of(wall_profile(&load), &format_speedscope, &len);
+
+	check(strstr(text, "{\"name\":\"[syscall read]\"}"));
+	check(strstr(text, "\"name\":\"holder (tid 101)\",\"unit\":\"nanoseconds\","
+			   "\"startValue\":0,\"endValue\":100000000,\n"));
+	check(strstr(text, "\"weights\":[5000000,5000000,5000000,5000000,80000000]}\n]}\n"));
 	free(text);
 }
 
@@ -210,6 +246,66 @@ TEST(pprof_messages)
 	free(data);
 }
 
+/* Whether a sample has the label `key` with this text. */
+static bool has_label(const struct pprof *r, struct cursor sample, const char *key, const char *text)
+{
+	struct cursor label = {0};
+	uint64_t value;
+	unsigned field;
+
+	while ((field = next_field(&sample, &value, &label)))
+		if (field == 3 && is_string(r, get(label, 1, NULL), key) &&
+			is_string(r, get(label, 2, NULL), text))
+			return true;
+	return false;
+}
+
+TEST(pprof_wall_clock)
+{
+	struct profile_load_options load = {.filter.tid = 100};
+	uint64_t sums[4] = {0}, futex = 0, held = 0;
+	size_t len;
+	char *data = written_of(wall_profile(&load), &format_pprof, &len);
+	struct pprof r = read_pprof(data, len);
+
+	check_u64(r.counts[1], 4); /* samples, cpu, off_cpu, wall */
+	for (unsigned i = 0; i < r.counts[2]; i++) {
+		struct cursor values = {0};
+		uint64_t v[4];
+
+		get(r.samples[i], 2, &values);
+		for (unsigned k = 0; k < 4; k++)
+			sums[k] += v[k] = cursor_uleb(&values);
+		check_u64(cursor_left(&values), 0);
+		check(!v[1] || !v[2]);
+		if (has_label(&r, r.samples[i], "state", "futex"))
+			futex += v[2];
+		if (has_label(&r, r.samples[i], "waker", "holder (server)"))
+			held += v[2];
+	}
+	check_u64(sums[0], 18);
+	check(sums[1] == 50 * WALL_MS && sums[2] == 50 * WALL_MS && sums[3] == 100 * WALL_MS);
+	check(futex == 18 * WALL_MS && held == 15 * WALL_MS);
+	free(r.plain.data);
+	free(data);
+}
+
+TEST(pprof_off_cpu)
+{
+	size_t len;
+	struct profile *p = wall_profile(NULL);
+
+	p->mode = PROFILE_OFF_CPU;
+
+	char *data = written_of(p, &format_pprof, &len);
+	struct pprof r = read_pprof(data, len);
+
+	check_u64(r.counts[1], 2); /* samples, off_cpu */
+	check_u64(r.counts[11], 0); /* no period */
+	free(r.plain.data);
+	free(data);
+}
+
 TEST(pprof_inlines_and_addresses)
 {
 	size_t len;
@@ -238,9 +334,8 @@ TEST(pprof_inlines_and_addresses)
 	free(data);
 }
 
-TEST(no_memory)
+static void without_memory(struct profile *p)
 {
-	struct profile *p = small_profile(NULL);
 
 	for (const struct format_ops *const *f = formats; *f; f++) {
 		for (uint64_t n = 0;; n++) {
@@ -262,9 +357,16 @@ TEST(no_memory)
 	profile_free(p);
 }
 
+TEST(no_memory)
+{
+	without_memory(small_profile(NULL));
+	without_memory(wall_profile(NULL));
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(formats_by_name_and_path), T(folded),
-		T(folded_of_one_thread_without_inlines), T(speedscope), T(pprof_messages),
+		T(folded_of_one_thread_without_inlines), T(folded_wall_clock), T(speedscope),
+		T(speedscope_wall_clock), T(pprof_messages), T(pprof_wall_clock), T(pprof_off_cpu),
 		T(pprof_inlines_and_addresses), T(no_memory));
 }

@@ -251,6 +251,108 @@ TEST(states_are_selected)
 	profile_free(p);
 }
 
+/* ---- what the program called ---- */
+
+/* The stack of the one wait, shortened as in the summary; `names` from the outermost frame, those
+ * of the kernel in capitals, of the C library with a dot before them. */
+static const char *shortened(const char *const *names, size_t count)
+{
+	struct profile_load_options load = {.filter.brief_waits = true};
+	struct small s = {.now = SMALL_START_NS};
+	struct record_off_cpu one = {.duration_ns = 5, .blocked_ns = 5, .pid = 100, .tid = 100,
+		.syscall = -1, .state = STATE_FUTEX, .waker_stack = CAPTURE_NONE,
+		.stack = CAPTURE_NONE};
+	static char text[512];
+	struct bytes bytes;
+	struct profile *p = NULL;
+	int fd;
+
+	s.w = recording_start(&fd);
+	s.server = small_module(&s, "/usr/bin/server", MODULE_FILE, 1);
+	s.libc = small_module(&s, "/lib/libc.so.6", MODULE_FILE, 2);
+	s.kernel = small_module(&s, "[kernel]", MODULE_KERNEL, 0);
+	for (size_t i = 0; i < count; i++) {
+		const char *name = names[i];
+		uint32_t module = *name == '.' ? s.libc
+				  : *name >= 'A' && *name <= 'Z' ? s.kernel : s.server;
+		uint32_t frame = *name == '?'
+			? small_frame(&s, CAPTURE_NONE, 0x77, UNWIND_CFI, true)
+			: small_frame(&s, module, 0x1000 + i, UNWIND_CFI, true);
+		struct record_symbol_level levels[2] = {
+			small_level(&s, "inside", NULL, 0), small_level(&s, name, NULL, 0)};
+
+		/* Everything in the library has something inlined. */
+		capture_symbol(s.w, frame, SYMBOL_OK, levels + (*name != '.'), 1 + (*name == '.'));
+		one.stack = capture_stack(s.w, one.stack, frame);
+	}
+	capture_record(s.w, RECORD_OFF_CPU, &one, sizeof(one));
+	capture_writer_finish(s.w, END_DURATION, s.now, NULL);
+	bytes = recording_bytes(fd);
+	check(!profile_load_memory(bytes.data, bytes.len, &load, &p, NULL));
+	check_u64(p->quality.frames, count);
+	snprintf(text, sizeof(text), "%s", stack_text(p, p->samples.data[0].stack));
+	profile_free(p);
+	free(bytes.data);
+	return text;
+}
+#define SHORTENED(...)                                                                             \
+	shortened((const char *const[]){__VA_ARGS__},                                              \
+		sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+
+TEST(waits_end_with_what_the_program_called)
+{
+	check_str(SHORTENED("start", "main", ".lock", ".wait", "SYSCALL", "SCHEDULE"),
+		"start main .lock [futex]");
+	/* Called through the library: the call is the innermost run of it. */
+	check_str(SHORTENED("start", "main", ".qsort", "compare", ".lock", ".wait", "SCHEDULE"),
+		"start main .qsort inside compare .lock [futex]");
+	check_str(SHORTENED("start", "main", "INTERRUPT", "SCHEDULE"), "start main [futex]");
+	/* Nothing of the program in it. */
+	check_str(SHORTENED(".clone", ".helper", ".wait", "SCHEDULE"),
+		".clone inside .helper inside .wait inside [futex]");
+	check_str(SHORTENED("start", ".exit", ".leave", "EXIT"),
+		"start .exit inside .leave inside [futex]");
+	check_str(SHORTENED("FORK", "KTHREAD", "SCHEDULE"), "FORK KTHREAD SCHEDULE [futex]");
+	check_str(SHORTENED("?", "DO_EXIT", "SCHEDULE"), "? DO_EXIT SCHEDULE [futex]");
+}
+
+/* ---- threads that only wait ---- */
+
+/* Whether a thread of 100 ms is idle that ran, was queued, waited in one place and in another. */
+static bool idle(uint64_t ran_us, uint64_t queued_us, uint64_t here_us, uint64_t there_us)
+{
+	struct rec r = rec_start();
+	struct record_thread_times t = {.until_ns = 100 * WALL_MS, .pid = 100, .tid = 100};
+	struct record_off_cpu one;
+	struct profile *p;
+	bool is;
+
+	capture_meta(r.w, "mode", "wall");
+	t.ns[STATE_ON_CPU] = ran_us * 1000;
+	t.ns[STATE_RUN_QUEUE] = queued_us * 1000;
+	t.ns[STATE_FUTEX] = t.until_ns - t.ns[0] - t.ns[1];
+	capture_record(r.w, RECORD_THREAD_TIMES, &t, sizeof(t));
+	one = interval(&r, STATE_FUTEX, here_us * 1000, 0);
+	capture_record(r.w, RECORD_OFF_CPU, &one, sizeof(one));
+	one = interval(&r, STATE_FUTEX, there_us * 1000, 0);
+	one.stack = rec_stack(&r, "mz");
+	capture_record(r.w, RECORD_OFF_CPU, &one, sizeof(one));
+	p = rec_load(&r, NULL);
+	is = p->threads.data[0].idle;
+	profile_free(p);
+	return is;
+}
+
+TEST(idle_threads)
+{
+	check(idle(0, 0, 100000, 0));
+	check(idle(100, 1000, 98000, 900));
+	check(!idle(101, 0, 99000, 0));
+	check(!idle(0, 1001, 98000, 0));
+	check(!idle(0, 0, 90000, 10000));
+	check(!idle(0, 0, 10000, 90000));
+}
+
 /* ---- times ---- */
 
 TEST(last_times_count)
@@ -395,7 +497,7 @@ TEST(time_lines)
 
 static int everything(const struct bytes *bytes)
 {
-	struct profile_load_options load = {.filter.idle_apart = true};
+	struct profile_load_options load = {.filter = {.idle_apart = true, .brief_waits = true}};
 	struct profile *p = NULL;
 	struct profile_tree t = {0};
 	struct profile_wakes w = {0};
@@ -440,6 +542,7 @@ int main(int argc, char **argv)
 		T(nothing_in_the_record_is_trusted), T(system_calls_are_frames),
 		T(system_calls_of_elsewhere_are_numbers), T(names_of_states),
 		T(wall_clock_of_a_server), T(threads_that_only_wait_stand_apart),
-		T(states_are_selected), T(last_times_count), T(impossible_times_are_not_taken),
+		T(states_are_selected), T(waits_end_with_what_the_program_called),
+		T(idle_threads), T(last_times_count), T(impossible_times_are_not_taken),
 		T(wakers_of_a_lock), T(equal_wakers_are_one), T(time_lines), T(no_memory));
 }
