@@ -348,6 +348,11 @@ void session_each_process(struct session *s, void (*fn)(void *ctx, pid_t pid), v
 	process_table_each_process(s->processes, give_process, &each);
 }
 
+bool session_knows(const struct session *s, pid_t pid)
+{
+	return process_find(s->processes, pid);
+}
+
 bool session_selects(struct session *s, pid_t tid)
 {
 	const struct thread *th = thread_find(s->processes, tid);

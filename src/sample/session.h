@@ -123,6 +123,9 @@ const struct thread_selection *session_selection(const struct session *s);
 /* The sampler does not tell of mappings: they are read again when an address is in none of them. */
 void session_maps_untold(struct session *s);
 
+/* Whether the process was adopted, expected, or forked by one that was; or woke a thread of those. */
+bool session_knows(const struct session *s, pid_t pid);
+
 /* Whether the thread, as known so far, is one to be sampled. */
 bool session_selects(struct session *s, pid_t tid);
 

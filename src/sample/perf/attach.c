@@ -235,6 +235,17 @@ static int watch_new(struct perf_sampler *s, pid_t pid, const struct pid_vec *ti
 	return 0;
 }
 
+/* A sampler that only tracks sees the whole machine where it may, and tells of what the session knows:
+ * events on a thread, whatever they count, cost each of its switches. */
+static bool tracks_everything(struct perf_sampler *s)
+{
+	if (s->options.on_cpu || s->options.off_cpu)
+		return false;
+	if (!s->tracks_known)
+		s->tracks_known = !open_events(s, -1, WATCH_ALONE);
+	return s->tracks_known;
+}
+
 static int perf_watch_process(struct sampler *sampler, pid_t pid, struct err *err)
 {
 	struct perf_sampler *s = perf_of(sampler);
@@ -242,6 +253,8 @@ static int perf_watch_process(struct sampler *sampler, pid_t pid, struct err *er
 	size_t found = 1;
 	int rc = 0;
 
+	if (tracks_everything(s))
+		return 0;
 	for (int look = 0; !rc && found && look < MAX_LISTINGS; look++) {
 		rc = proc_threads(pid, &tids, err);
 		if (!rc)
@@ -254,8 +267,11 @@ static int perf_watch_process(struct sampler *sampler, pid_t pid, struct err *er
 static int perf_watch_thread(struct sampler *sampler, pid_t pid, pid_t tid, struct err *err)
 {
 	struct perf_sampler *s = perf_of(sampler);
-	int rc = watch_tid(s, tid, WATCH_ALONE);
+	int rc;
 
+	if (tracks_everything(s))
+		return 0;
+	rc = watch_tid(s, tid, WATCH_ALONE);
 	if (!rc)
 		rc = perf_off_cpu_attached(s, pid, tid);
 	if (rc == -ESRCH)
@@ -265,7 +281,8 @@ static int perf_watch_thread(struct sampler *sampler, pid_t pid, pid_t tid, stru
 
 static int perf_watch_child(struct sampler *sampler, pid_t pid, struct err *err)
 {
-	int rc = watch_tid(perf_of(sampler), pid, WATCH_CHILD);
+	struct perf_sampler *s = perf_of(sampler);
+	int rc = tracks_everything(s) ? 0 : watch_tid(s, pid, WATCH_CHILD);
 
 	return rc ? rights_perf_refused(-rc, 0, err) : 0;
 }

@@ -172,6 +172,12 @@ static const char *record_name(struct cursor *c, char *buf, size_t size)
 	return buf;
 }
 
+/* Whether an event of the process is to be told. */
+static bool is_of_interest(const struct perf_sampler *s, pid_t pid)
+{
+	return !s->tracks_known || session_knows(s->session, pid);
+}
+
 static void decode_mmap2(struct perf_sampler *s, struct cursor *c, uint64_t time_ns)
 {
 	char path[4096];
@@ -196,7 +202,7 @@ static void decode_mmap2(struct perf_sampler *s, struct cursor *c, uint64_t time
 		session_lost(s->session, LOSS_MALFORMED, 1);
 		return;
 	}
-	if (prot & PROT_EXEC)
+	if (prot & PROT_EXEC && is_of_interest(s, pid))
 		session_mapped(s->session, pid, time_ns, &m);
 }
 
@@ -206,7 +212,7 @@ static void decode_comm(struct perf_sampler *s, struct cursor *c, bool exec, uin
 	pid_t pid = (pid_t)cursor_u32(c), tid = (pid_t)cursor_u32(c);
 
 	record_name(c, name, sizeof(name));
-	if (c->bad)
+	if (c->bad || !is_of_interest(s, pid))
 		return;
 	session_renamed(s->session, pid, tid, name, exec, time_ns);
 	if (exec)
@@ -218,7 +224,7 @@ static void decode_task(struct perf_sampler *s, struct cursor *c, bool fork, uin
 	pid_t pid = (pid_t)cursor_u32(c), ppid = (pid_t)cursor_u32(c);
 	pid_t tid = (pid_t)cursor_u32(c), ptid = (pid_t)cursor_u32(c);
 
-	if (c->bad)
+	if (c->bad || !is_of_interest(s, fork ? ppid : pid))
 		return;
 	if (fork) {
 		session_forked(s->session, ppid, pid, ptid, tid, time_ns);

@@ -77,6 +77,7 @@ struct perf_sampler {
 	const char *event_name;
 	bool kernel;
 	int epoll_fd;
+	bool tracks_known; /* sees the whole machine, and tells of what the session knows */
 	int cgroup_fd; /* borrowed: whose threads "all" are; -1: the machine's */
 	VEC(struct cpu_ring) rings;
 	VEC(pid_t) watched; /* threads with events of their own, ascending */
