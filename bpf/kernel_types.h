@@ -75,6 +75,7 @@ struct task_struct {
 	int on_cpu;
 	int exit_state;
 	int pid, tgid;
+	char comm[16];
 	unsigned int __state; /* since 5.14 */
 	bool throttled;       /* since 6.18; before, cfs_rq.throttle_count says it */
 };

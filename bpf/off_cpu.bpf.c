@@ -612,6 +612,15 @@ static __always_inline void copy_late(struct task_struct *task, struct off_cpu_t
 	copy_stack(task, t, slot, now);
 }
 
+/* The thread that does what interrupts have put off. */
+static __always_inline bool is_ksoftirqd(const struct task_struct *task)
+{
+	uint64_t name = 0;
+
+	bpf_probe_read_kernel(&name, sizeof(name), task->comm);
+	return name == *(const uint64_t *)"ksoftirq";
+}
+
 /* Interrupts that came while the kernel ran, and soft interrupts, have a stack of their own; the
  * arguments of a tracepoint lie on the stack that is used. Those that came while user code ran use the
  * thread's; then it is in no system call. */
@@ -623,20 +632,22 @@ static __always_inline bool is_interrupt(void *ctx, struct task_struct *current,
 	bpf_probe_read_kernel(&at, sizeof(at), (void *)&spilled);
 	if (!current->pid || at < (uint64_t)current->stack || at >= regs_address(current))
 		return true;
-	return !(current->flags & PF_KTHREAD) && nr == -1;
+	return current->flags & PF_KTHREAD ? is_ksoftirqd(current) : nr == -1;
 }
 
 static __noinline int tell_waker(
 	void *ctx, struct task_struct *task, struct off_cpu_thread *t, uint32_t slot, uint64_t now)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
-	bool has_user = !(waker->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER));
+	bool has_user = !(waker->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)), interrupt;
 	int32_t nr = has_user ? syscall_of(waker) : -1;
-	uint32_t zero = 0, got = 0;
+	uint32_t zero = 0, bytes = 0;
 	struct off_cpu_event *e = bpf_map_lookup_elem(&scratch, &zero);
+	long got;
 
 	if (!e)
 		return 0;
+	interrupt = is_interrupt(ctx, waker, nr);
 	copy_late(task, t, slot, waker, now);
 	has_user = has_user && nr != -1 && copy_regs(waker, e->regs);
 	e->head = (struct off_cpu_head){
@@ -647,18 +658,22 @@ static __noinline int tell_waker(
 		.seq = t->seq,
 		.flags = (has_user ? OFF_CPU_HAS_USER : 0u) |
 			(is_compat(waker) ? OFF_CPU_COMPAT : 0u) |
-			(is_interrupt(ctx, waker, nr) ? OFF_CPU_INTERRUPT : 0u),
+			(interrupt ? OFF_CPU_INTERRUPT : 0u),
 		.time_ns = now,
 	};
 	e->waker_tid = (uint32_t)waker->pid;
 	e->waker_tgid = (uint32_t)waker->tgid;
 	e->syscall = nr;
 	e->kernel_count = 0;
-	if (has_user)
-		got = copy_bytes(e->bytes, e->regs[OFF_CPU_REG_SP],
+	if (has_user) {
+		/* Whose interrupt it is says the kernel's stack. */
+		got = interrupt ? bpf_get_stack(ctx, e->kernel_ips, sizeof(e->kernel_ips), 0) : 0;
+		e->kernel_count = got > 0 ? (uint32_t)got / 8 : 0;
+		bytes = copy_bytes(e->bytes, e->regs[OFF_CPU_REG_SP],
 			bounded(waker, e->regs[OFF_CPU_REG_SP], OFF_CPU_WAKER_BYTES),
 			OFF_CPU_WAKER_BYTES);
-	send(e, got);
+	}
+	send(e, bytes);
 	return 0;
 }
 

@@ -89,7 +89,8 @@ struct off_cpu_head {
 };
 
 /* OFF_CPU_INTERVAL: it ended at time_ns. OFF_CPU_WAKER: the thread was woken at time_ns; registers and
- * stack are the waker's. Cut after stack_bytes of bytes[]. */
+ * stack are the waker's; the kernel's frames are there when an interrupt came upon a system call. Cut after
+ * stack_bytes of bytes[]. */
 struct off_cpu_event {
 	struct off_cpu_head head;
 	uint64_t start_ns;

@@ -47,7 +47,7 @@ static const struct option_spec options[] = {
 	OPTION_SIZE(0, "stack-size", struct record_args, stack_bytes, "BYTES", 256, 65536,
 		"bytes of stack copied a sample (default 65528, which is also the most)"),
 	OPTION_STRING(0, "sampler", struct record_args, sampler, "NAME",
-		"who takes the samples: perf, ptrace (default: what is allowed here)"),
+		"who takes the samples: perf, bpf, ptrace (default: what is allowed here)"),
 	OPTION_FLAG(0, "debuginfod", struct record_args, debuginfod,
 		"fetch missing debug information from the servers in DEBUGINFOD_URLS"),
 	OPTION_FLAG('q', "quiet", struct record_args, quiet, "say nothing but errors"),

@@ -9,6 +9,7 @@
  *	load.c    open, set constants, load, attach; the ops table
  *	ring.c    the ring
  *	decode.c  events in the ring -> intervals for the session
+ *	interrupt.c  which interrupts are a thread's own doing
  *	look.c    threads that are asleep: their stacks, read while they are; times; ends
  *
  * Two ways to a stack. What was copied as the thread left the CPU comes with the event at the end of
@@ -26,6 +27,7 @@
 #include "sample/sampler.h"
 
 struct off_cpu_bpf; /* the skeleton */
+struct symbol_source;
 
 /* What we know of the thread in a slot, beyond the slot. */
 struct thread_note {
@@ -50,6 +52,8 @@ struct bpf_sampler {
 	struct off_cpu_thread *threads; /* shared with the program */
 	struct thread_note notes[OFF_CPU_THREADS];
 	VEC(struct off_cpu_interval) finished; /* not yet in order */
+	struct symbol_source *kernel_names; /* NULL: not needed yet, or */
+	int kernel_names_refused;
 	int epoll_fd;
 	bool unkept;      /* the session has no room for what we keep */
 	bool told_open;   /* bpf_finish() was here */
@@ -75,6 +79,10 @@ void bpf_settle(struct bpf_sampler *s, uint64_t time_ns);
 /* Registers as the program copies them. */
 void bpf_user_part(struct raw_stack *raw, const uint64_t *regs, uint32_t flags, const void *bytes,
 	size_t size);
+
+/* interrupt.c: whether the frames (leaf first) of an interrupt say that it was caused by the thread that
+ * it came upon. */
+bool bpf_is_the_threads_own(struct bpf_sampler *s, const uint64_t *ips, size_t count);
 
 /* look.c: one pass over all threads; makes slots for those that were there before. Stacks of threads
  * that have slept since before `before_ns` are read. -errno. */

@@ -149,9 +149,11 @@ static void decode_waker(struct bpf_sampler *s, const struct off_cpu_event *e)
 	struct raw_stack raw = raw_stack_of(e);
 	struct stored_stack stack = {.leaf = CAPTURE_NONE};
 
+	raw.kernel_count = 0;
 	note->waker_seq = e->head.seq;
 	note->waker_stack = CAPTURE_NONE;
-	if (e->head.flags & OFF_CPU_INTERRUPT) {
+	if (e->head.flags & OFF_CPU_INTERRUPT &&
+		!bpf_is_the_threads_own(s, e->kernel_ips, e->kernel_count)) {
 		note->waker = WAKER_INTERRUPT;
 		note->waker_pid = note->waker_tid = 0;
 		return;

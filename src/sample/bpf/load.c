@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "os/rights.h"
+#include "symbol/symbol.h"
 
 #include <off_cpu.skel.h>
 
@@ -87,6 +88,8 @@ static void bpf_free(struct sampler *sampler)
 	if (s->epoll_fd >= 0)
 		close(s->epoll_fd);
 	vec_release(&s->finished);
+	if (s->kernel_names)
+		symbol_source_free(s->kernel_names);
 	free(s);
 }
 
