@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "os/proc.h"
 
 /* The child's side: wait for the gate, then become the command. */
 __attribute__((noreturn)) static void run(
@@ -48,7 +49,9 @@ static int check_file(const char *path)
 
 	if (stat(path, &st))
 		return -errno;
-	return !S_ISREG(st.st_mode) || access(path, X_OK) ? -EACCES : 0;
+	if (!S_ISREG(st.st_mode) || access(path, X_OK))
+		return -EACCES;
+	return proc_is_32bit_file(path) ? -ENOEXEC : 0;
 }
 
 /* An empty directory is the current one, as for execvp. */
@@ -62,8 +65,8 @@ static int check_in_path(const char *dirs, const char *name)
 		int n = snprintf(path, sizeof(path), "%.*s%s%s", len, dirs, len ? "/" : "", name);
 		int found = n < (int)sizeof(path) ? check_file(path) : -ENAMETOOLONG;
 
-		if (!found)
-			return 0;
+		if (!found || found == -ENOEXEC)
+			return found;
 		if (found == -EACCES)
 			rc = found;
 		dirs += len;
@@ -81,6 +84,9 @@ int child_check(const char *name, struct err *err)
 		rc = check_file(name);
 	else if (dirs)
 		rc = check_in_path(dirs, name);
+	if (rc == -ENOEXEC)
+		return err_set(err, ENOEXEC,
+			"'%s' is a 32-bit program: sonde unwinds stacks of 64-bit code only", name);
 	return rc ? err_errno(err, -rc, "cannot run '%s'", name) : 0;
 }
 

@@ -34,7 +34,8 @@ struct child {
 void child_inherits_now(struct child_inherits *ret);
 
 /* Whether there is a command of that name (as execvp looks for it) to be started: asked before
- * anything is done for its sake. 0, -ENOENT or -EACCES with the words of child_go(). */
+ * anything is done for its sake. 0, -ENOENT or -EACCES with the words of child_go(); -ENOEXEC: it is
+ * 32-bit code. */
 int child_check(const char *name, struct err *err);
 
 /* `argv` is NULL-terminated. */

@@ -294,6 +294,16 @@ int proc_find_name(const char *name, struct pid_vec *ret, struct err *err)
 	return rc;
 }
 
+bool proc_is_32bit_file(const char *path)
+{
+	static const char magic[] = {0x7f, 'E', 'L', 'F', 1 /* ELFCLASS32 */};
+	char ident[sizeof(magic)];
+	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	return fd >= 0 && read(fd, ident, sizeof(ident)) == (ssize_t)sizeof(ident) &&
+	       !memcmp(ident, magic, sizeof(magic));
+}
+
 bool proc_cut_deleted(char *path)
 {
 	static const char deleted[] = " (deleted)";

@@ -66,6 +66,9 @@ struct proc_mapping {
 	const char *path; /* "" for anonymous memory; valid during the call */
 };
 
+/* Whether the file is a program or library of 32-bit code (also x32's). False when it cannot be read. */
+bool proc_is_32bit_file(const char *path);
+
 /* Cuts " (deleted)" off a path as the kernel writes it; whether it was there. */
 bool proc_cut_deleted(char *path);
 

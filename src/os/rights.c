@@ -223,7 +223,7 @@ static bool foreign(const struct proc_status *st)
 int rights_check_target(pid_t pid, struct err *err)
 {
 	struct proc_status st;
-	char what[96];
+	char what[96], exe[48];
 
 	if (proc_status_read(pid, &st, NULL))
 		return err_set(err, ESRCH, "there is no process %d", (int)pid);
@@ -237,6 +237,10 @@ int rights_check_target(pid_t pid, struct err *err)
 			what, (int)st.ppid);
 	if (foreign(&st))
 		return refuse(err, EPERM, what, WALL_OTHER_USER, pid, (long)st.euid);
+	snprintf(exe, sizeof(exe), "/proc/%d/exe", (int)st.tgid);
+	if (proc_is_32bit_file(exe))
+		return err_set(err, ENOEXEC,
+			"%s: it is a 32-bit program, and sonde unwinds stacks of 64-bit code only", what);
 	return 0;
 }
 

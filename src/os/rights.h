@@ -21,7 +21,7 @@
 
 /*
  * Is `pid` something one can sample at all? 0, or -ESRCH (no such process), -EINVAL (a kernel
- * thread), -ECHILD (a zombie), -EPERM (another user's, and we have no capability that helps).
+ * thread), -ENOEXEC (32-bit code), -ECHILD (a zombie), -EPERM (another user's, and we have no capability that helps).
  * Asking does not touch the process.
  */
 int rights_check_target(pid_t pid, struct err *err);

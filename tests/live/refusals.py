@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What cannot be recorded, and what is said about it: status 1, clear words, nobody harmed."""
 import os
+import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -46,6 +47,54 @@ def a_kernel_thread():
         if f.read().strip() != "kthreadd":
             skip("pid 2 is not a kernel thread here (a container)")
     expect(sonde("record", "-o", work("x"), "-p", "2"), 1, "kernel thread")
+
+
+def program_of_32_bit():
+    """Made by hand, for compilers that make such programs are rarely installed: says "ready" and
+    loops."""
+    if os.uname().machine != "x86_64":
+        skip("the machine code is x86")
+    base, text = 0x08048000, 52 + 32
+    said = b"ready\n"
+    code = struct.pack("<BIBIBIBI", 0xb8, 4, 0xbb, 1, 0xb9, base + text + 24, 0xba, len(said))
+    code += b"\xcd\x80\xeb\xfe" + said  # int $0x80; jmp to itself
+    size = text + len(code)
+    elf = b"\x7fELF\x01\x01\x01" + bytes(9)
+    elf += struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, base + text, 52, 0, 0, 52, 32, 1, 0, 0, 0)
+    elf += struct.pack("<IIIIIIII", 1, 0, base, base, size, size, 5, 4096)
+    path = work("old")
+    with open(path, "wb") as file:
+        file.write(elf + code)
+    os.chmod(path, 0o755)
+    return path
+
+
+@test
+def a_program_of_32_bit():
+    path = program_of_32_bit()
+    try:
+        child = start([path])
+    except OSError:
+        skip("this kernel runs no 32-bit programs")
+    expect(sonde("record", "-o", work("x"), "-p", child.pid), 1, "32-bit", str(child.pid))
+    expect(sonde("record", "-o", work("x"), "-n", "old"), 1, "32-bit", str(child.pid))
+    done = sonde("record", "-o", work("x"), "--", path)
+    expect(done, 1, "32-bit", path)
+    check(done.stdout == b"", "the command was run: %r" % done.stdout)
+    check(not os.path.exists(work("x")), "an empty recording stays behind")
+    check(alive(child), "the target is gone")
+
+
+@test
+def a_program_of_32_bit_among_others():
+    """What a script runs is sampled; of code that cannot be unwound it is said how much there was."""
+    path = program_of_32_bit()
+    done = sonde("record", "-F", "499", "-o", work("out.sonde"), "--", "sh", "-c",
+                 "timeout 0.4 '%s'; '%s' 10000000 400" % (path, program("split")))
+    expect(done, 0, "32-bit")
+    got = Recording(work("out.sonde"))
+    check(got.quality["losses"]["no_registers"] > 20, "%s" % got.quality)
+    check(got.count("heavy") > 20, "%s" % got.stacks[:3])
 
 
 @test

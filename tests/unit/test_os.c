@@ -286,6 +286,7 @@ TEST(commands_are_looked_for_as_execvp_does)
 	check(strstr(err.text, "no-such-command"));
 	check(child_check("/etc/passwd", NULL) == -EACCES);
 	check(child_check("/etc", NULL) == -EACCES);
+	check(!proc_is_32bit_file("/bin/sh") && !proc_is_32bit_file("/nonexistent"));
 	check(child_check("", NULL) == -ENOENT);
 	setenv("PATH", "/nowhere:/etc:/proc/self/exe", 1);
 	check(child_check("passwd", NULL) == -EACCES);
