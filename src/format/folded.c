@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/intern.h"
+#include "format/folded.h"
 #include "format/format_priv.h"
 
 struct fold {
@@ -23,7 +24,7 @@ struct fold {
 	VEC(uint64_t) counts; /* by line */
 };
 
-static void add_name(struct buf *path, const char *name)
+void folded_add_name(struct buf *path, const char *name)
 {
 	for (; *name; name++) {
 		unsigned char c = (unsigned char)*name;
@@ -54,7 +55,7 @@ static int enter(struct fold *f, uint32_t node)
 	if (node) {
 		if (f->path.len)
 			buf_char(&f->path, ';');
-		add_name(&f->path, f->p->functions.data[n->function].name);
+		folded_add_name(&f->path, f->p->functions.data[n->function].name);
 	}
 	return n->self ? add_line(f, f->p->mode == PROFILE_CPU ? n->self : n->self_weight) : 0;
 }

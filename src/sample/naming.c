@@ -5,24 +5,14 @@
  *
  * One module after another, so that only one file's debug information is in memory at a time.
  */
-#include "sample/session_priv.h"
+#include "sample/naming_priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "sample/jit.h"
 #include "symbol/symbol.h"
 #include "unwind/table.h"
-
-/* One module, and the place its names come from. */
-struct naming {
-	struct session *session;
-	struct module *module;	      /* NULL: not mapped */
-	struct symbol_source *source; /* NULL: none, or... */
-	struct jit_names *jit;	      /* ... this; else */
-	enum symbol_reason reason;    /* says why there is none */
-};
 
 static int open_elf(const struct module *m, const struct naming_options *options,
 	struct symbol_source **ret)
@@ -40,7 +30,7 @@ static int open_elf(const struct module *m, const struct naming_options *options
 	return symbol_source_elf(m->file, &elf, ret, NULL);
 }
 
-static void naming_open(struct naming *n, const struct naming_options *options)
+void naming_open(struct naming *n, const struct naming_options *options)
 {
 	struct module *m = n->module;
 	int rc;
@@ -60,7 +50,7 @@ static void naming_open(struct naming *n, const struct naming_options *options)
 					   : SYMBOL_NO_FILE;
 }
 
-static void naming_close(struct naming *n)
+void naming_close(struct naming *n)
 {
 	symbol_source_free(n->source);
 	jit_names_free(n->jit);
@@ -75,7 +65,7 @@ static struct symbol_answer name_uprobes(const struct record_frame *frame)
 	return (struct symbol_answer){&names[frame->is_return != 0], 1, SYMBOL_OK};
 }
 
-static struct symbol_answer naming_resolve(
+struct symbol_answer naming_resolve(
 	const struct naming *n, uint32_t id, const struct record_frame *frame)
 {
 	if (n->module && module_is_uprobes(n->module))
@@ -88,16 +78,21 @@ static struct symbol_answer naming_resolve(
 	return (struct symbol_answer){.reason = n->reason};
 }
 
-/* A frame without a name; where its function starts is known all the same when CFI covers it. */
-static void write_unnamed(const struct naming *n, uint32_t id, const struct record_frame *frame,
-	enum symbol_reason reason)
+uint64_t naming_function_start(const struct naming *n, const struct record_frame *frame)
 {
 	const struct module *m = n->module;
 	uint64_t start = 0;
 
 	if (m && m->unwind)
 		unwind_module_function(m->unwind, frame->address - frame->is_return, &start);
-	capture_unnamed(n->session->writer, id, (uint8_t)reason, start);
+	return start;
+}
+
+/* A frame without a name; where its function starts is known all the same when CFI covers it. */
+static void write_unnamed(const struct naming *n, uint32_t id, const struct record_frame *frame,
+	enum symbol_reason reason)
+{
+	capture_unnamed(n->session->writer, id, (uint8_t)reason, naming_function_start(n, frame));
 }
 
 static void name_frame(const struct naming *n, uint32_t id, const struct record_frame *frame)
@@ -149,7 +144,7 @@ static struct frame_ref *sorted_refs(const struct session *s, size_t count)
 	return refs;
 }
 
-static struct module *module_by_id(const struct session *s, uint32_t id)
+struct module *naming_module(const struct session *s, uint32_t id)
 {
 	for (size_t i = 0; i < module_store_count(s->modules); i++)
 		if (module_store_at(s->modules, i)->capture_id == id)
@@ -161,7 +156,7 @@ static struct module *module_by_id(const struct session *s, uint32_t id)
 static void name_module(struct session *s, const struct frame_ref *refs, size_t count,
 	const struct naming_options *options)
 {
-	struct naming n = {.session = s, .module = module_by_id(s, refs->module)};
+	struct naming n = {.session = s, .module = naming_module(s, refs->module)};
 
 	naming_open(&n, options);
 	for (size_t i = 0; i < count; i++) {

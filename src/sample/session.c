@@ -70,7 +70,8 @@ int session_new(struct capture_writer *w, const struct thread_selection *selecti
 	s->sweep_above = SWEEP_ABOVE;
 	s->now_ns = clock_monotonic_ns();
 	s->frames = calloc(FRAME_LIMIT, sizeof(*s->frames));
-	rc = s->frames ? module_store_new(w, &s->modules, err) : err_nomem(err);
+	s->frame_ids = calloc(FRAME_LIMIT, sizeof(*s->frame_ids));
+	rc = s->frames && s->frame_ids ? module_store_new(w, &s->modules, err) : err_nomem(err);
 	if (!rc)
 		rc = process_table_new(s->modules, mapping_is_new, s, &s->processes, err);
 	if (!rc)
@@ -92,6 +93,7 @@ void session_free(struct session *s)
 	module_store_free(s->modules);
 	vec_release(&s->seen_ns);
 	vec_release(&s->keepers);
+	free(s->frame_ids);
 	free(s->frames);
 	free(s);
 }
@@ -353,6 +355,13 @@ bool session_knows(const struct session *s, pid_t pid)
 	return process_find(s->processes, pid);
 }
 
+const char *session_thread_name(struct session *s, pid_t tid)
+{
+	const struct thread *th = thread_find(s->processes, tid);
+
+	return th ? th->name : NULL;
+}
+
 bool session_selects(struct session *s, pid_t tid)
 {
 	const struct thread *th = thread_find(s->processes, tid);
@@ -475,6 +484,7 @@ static uint32_t push_user(struct session *s, const struct process *p,
 		uint32_t id = capture_frame(s->writer, &frame);
 
 		jit_seen(s, p, id);
+		s->frame_ids[i] = id;
 		parent = capture_stack(s->writer, parent, id);
 	}
 	return parent;
@@ -644,6 +654,12 @@ bool session_stack(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns,
 }
 
 /* A number that was not carried over into this segment names another stack now. */
+size_t session_last_frames(const struct session *s, const uint32_t **ret)
+{
+	*ret = s->frame_ids;
+	return s->walked;
+}
+
 static uint32_t known_stack(struct session *s, uint32_t leaf)
 {
 	if (leaf == CAPTURE_NONE || capture_window_knows(s->writer, leaf))

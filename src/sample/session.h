@@ -80,6 +80,10 @@ bool session_sample(struct session *s, const struct raw_sample *raw, struct stor
 bool session_stack(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns,
 	const struct raw_stack *raw, struct stored_stack *ret);
 
+/* The user frames of the stack that was stored last, leaf first, by their ids in the recording. Valid
+ * until the next one. */
+size_t session_last_frames(const struct session *s, const uint32_t **ret);
+
 /* A thread was off the CPU; fields as in struct record_off_cpu. In order of `start_ns +
  * duration_ns`; not necessarily in order with samples. */
 struct off_cpu_interval {
@@ -125,6 +129,9 @@ void session_maps_untold(struct session *s);
 
 /* Whether the process was adopted, expected, or forked by one that was; or woke a thread of those. */
 bool session_knows(const struct session *s, pid_t pid);
+
+/* What the thread is called, as known so far; NULL: it is not known. Valid until the next event. */
+const char *session_thread_name(struct session *s, pid_t tid);
 
 /* Whether the thread, as known so far, is one to be sampled. */
 bool session_selects(struct session *s, pid_t tid);

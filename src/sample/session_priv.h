@@ -22,6 +22,7 @@ struct session {
 	bool maps_untold;            /* nobody tells when something is mapped */
 	struct tail tail;
 	struct unwind_frame *frames; /* room for FRAME_LIMIT */
+	uint32_t *frame_ids;         /* of the user frames in the last stack, in the recording */
 	size_t walked;               /* of them in the last stack */
 	uint64_t now_ns;             /* time of the event being handled */
 	uint64_t sampled_pc;         /* of the sample being walked */

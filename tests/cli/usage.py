@@ -74,6 +74,20 @@ def record_refuses_bad_values():
 
 
 @test
+def samples_at_a_signal_exclude_the_rest():
+    for more, words in ((["--wall"], ["--wall"]), (["-F", "99"], ["-F"]), (["-a"], ["-p PID"]),
+                        (["--sampler", "perf"], ["ptrace"])):
+        usage_error("record", "-o", work("x"), "--on-signal", "USR2", *more,
+                    *([] if "-a" in more else ["--", "true"]), words=words)
+    for bad in ("KILL", "SIGSTOP", "19", "NOSUCH", "0", "9999", "SEGV", "CHLD", "RTMIN+99"):
+        usage_error("record", "-o", work("x"), "--on-signal", bad, "--", "true",
+                    words=["--on-signal"])
+    for good in ("usr2", "SIGUSR2", "12", "RTMIN+1", "winch"):
+        check(sonde("record", "-o", work("x"), "--on-signal", good, "--", "true").returncode == 0,
+              good)
+
+
+@test
 def a_bad_regex_is_status_2():
     usage_error("record", "-o", work("x"), "-t", "(", "--", "true", words=["("])
     usage_error("report", "-t", "[", work("x"), words=["["])

@@ -76,7 +76,7 @@ static void write_delays(struct recording *r)
 }
 
 /* What stopping threads has cost them, by the sampler that does; once in words and once in numbers. */
-static void write_pauses(struct recording *r)
+void record_note_pauses(struct recording *r)
 {
 	for (size_t i = 0; i < r->sampler_count; i++) {
 		struct sampler_facts f;
@@ -101,7 +101,7 @@ static void write_pauses(struct recording *r)
 void record_write_sampler_facts(struct recording *r)
 {
 	write_delays(r);
-	write_pauses(r);
+	record_note_pauses(r);
 }
 
 void record_cost_now(const struct recording *r, struct record_cost *ret)
@@ -168,15 +168,20 @@ static const char *loss_words(const struct recording *r, enum loss_kind kind)
 	return words[kind];
 }
 
-static void tell_losses(const struct session_stats *stats, const struct recording *r)
+void record_tell_losses(const struct recording *r)
 {
 	for (unsigned i = 0; i < LOSS_KIND_COUNT; i++)
-		if (stats->losses[i])
-			fprintf(stderr, "  %llu %s\n", (unsigned long long)stats->losses[i],
+		if (r->stats.losses[i])
+			fprintf(stderr, "  %llu %s\n", (unsigned long long)r->stats.losses[i],
 				loss_words(r, (enum loss_kind)i));
+}
+
+/* Time that no sample stands for. */
+static void tell_unsampled(const struct recording *r)
+{
 	if (r->unsampled[0])
 		fprintf(stderr, "  %s\n", r->unsampled);
-	else if (r->on_cpu && !stats->samples)
+	else if (r->on_cpu && !r->stats.samples)
 		fprintf(stderr, "  nothing ran on a CPU for a sampling period%s\n",
 			r->selection.name || r->selection.main_only || r->selection.tid
 				? " in the selected threads"
@@ -208,7 +213,8 @@ void record_tell(const struct recording *r)
 	fprintf(stderr, "%llu KB\n", (unsigned long long)(r->file_bytes + 1023) / 1024);
 	if (r->pauses[0])
 		fprintf(stderr, "  %s\n", r->pauses);
-	tell_losses(stats, r);
+	record_tell_losses(r);
+	tell_unsampled(r);
 	if (stacks)
 		fprintf(stderr, "see it: sonde report%s%s\n",
 			strcmp(r->args->output, DEFAULT_RECORDING) ? " " : "",

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,9 @@
 #include "cmd/cmd.h"
 #include "os/perf_event.h"
 #include "os/rights.h"
+
+#define DEFAULT_FREQUENCY_HZ 199
+#define DEFAULT_STACKS "sonde.folded" /* of --on-signal */
 
 static const struct option_spec options[] = {
 	OPTION_LIST('p', "pid", struct record_args, pids, "PID",
@@ -48,6 +52,9 @@ static const struct option_spec options[] = {
 		"bytes of stack copied a sample (default 65528, which is also the most)"),
 	OPTION_STRING(0, "sampler", struct record_args, sampler, "NAME",
 		"who takes the samples: perf, bpf, ptrace (default: what is allowed here)"),
+	OPTION_STRING(0, "on-signal", struct record_args, on_signal, "SIGNAL",
+		"no recording: each time the target gets this signal, append the stacks of all its "
+		"threads to a file of folded stacks (default " DEFAULT_STACKS "), and swallow it"),
 	OPTION_FLAG(0, "debuginfod", struct record_args, debuginfod,
 		"fetch missing debug information from the servers in DEBUGINFOD_URLS"),
 	OPTION_FLAG('q', "quiet", struct record_args, quiet, "say nothing but errors"),
@@ -88,6 +95,30 @@ static int parse_pids(struct recording *r, struct err *err)
 	return 0;
 }
 
+/* What does not go with samples that come when others want them. The same values as check_usage(). */
+static int check_on_signal(struct recording *r)
+{
+	const struct record_args *a = r->args;
+	struct err err = {0};
+
+	if (a->all || a->cgroup)
+		return options_complain(&usage, "--on-signal goes with -p PID, -n NAME or -- CMD");
+	if (a->wall || a->off_cpu)
+		return options_complain(&usage,
+			"--on-signal takes all threads, whether they run or wait: leave --wall and "
+			"--off-cpu out");
+	if (a->last_ns)
+		return options_complain(&usage, "--on-signal and --last exclude each other");
+	if (a->frequency_hz != DEFAULT_FREQUENCY_HZ)
+		return options_complain(&usage, "--on-signal samples when the signal comes: leave -F out");
+	if (a->sampler && strcmp(a->sampler, sampler_ptrace.name))
+		return options_complain(&usage,
+			"--on-signal is done by the ptrace sampler: leave --sampler out");
+	if (on_signal_parse(a->on_signal, &r->on_signal.number, &err))
+		return options_complain(&usage, "--on-signal: %s", err.text);
+	return STATUS_OK;
+}
+
 /* STATUS_OK, or what has been complained about. */
 static int check_usage(struct recording *r)
 {
@@ -107,6 +138,8 @@ static int check_usage(struct recording *r)
 		return options_complain(&usage, "--min-block goes with --wall or --off-cpu");
 	if (a->threads.tid && (r->command || a->all || a->cgroup || a->pids.len > 1))
 		return options_complain(&usage, "--tid goes with one -p PID");
+	if (a->on_signal && check_on_signal(r))
+		return STATUS_USAGE;
 	if (parse_pids(r, &err) ||
 		thread_options_regex(&a->threads, &r->regex, &r->has_regex, &err))
 		return options_complain(&usage, "%s", err.text);
@@ -142,6 +175,7 @@ static void release(struct recording *r)
 	flight_free(r->flight);
 	for (size_t i = 0; i < r->sampler_count; i++)
 		sampler_free(r->samplers[i]);
+	on_signal_release(r);
 	session_free(r->session);
 	capture_writer_abandon(r->writer);
 	vec_each(&r->pid_fds, fd)
@@ -173,7 +207,7 @@ static int record(struct recording *r)
 	child_inherits_now(&r->inherits);
 	record_fill_standard_descriptors();
 	if (!rc)
-		rc = record_open(r, &err);
+		rc = r->on_signal.number ? on_signal_open(r, &err) : record_open(r, &err);
 	if (!rc) /* not before: opening a FIFO waits for its reader, and Ctrl-C must end that */
 		rc = record_block_signals(r, &err);
 	if (!rc) {
@@ -185,10 +219,12 @@ static int record(struct recording *r)
 	}
 	if (!rc) {
 		record_run(r);
-		rc = record_finish(r, &err);
+		rc = r->on_signal.number ? on_signal_finish(r, &err) : record_finish(r, &err);
 	}
 	int status = rc ? cmd_failed(NAME, &err) : STATUS_OK;
-	if (!rc && !r->flight)
+	if (!rc && r->on_signal.number)
+		on_signal_tell(r);
+	else if (!rc && !r->flight)
 		record_tell(r);
 	if (r->child.pid) {
 		int command_status = record_leave_command(r);
@@ -200,18 +236,20 @@ static int record(struct recording *r)
 int cmd_record(int argc, char **argv)
 {
 	struct record_args args = {
-		.frequency_hz = 199,
+		.frequency_hz = DEFAULT_FREQUENCY_HZ,
 		.stack_bytes = PERF_MAX_STACK_BYTES,
-		.output = DEFAULT_RECORDING,
 		.memory_bytes = FLIGHT_MEMORY_BYTES,
 	};
 	struct options_rest rest;
 	struct recording r = {
-		.args = &args, .signal_fd = -1, .cgroup_fd = -1, .child = {0, -1, -1}, .term = term_describe(2)};
+		.args = &args, .signal_fd = -1, .cgroup_fd = -1, .on_signal = {.fd = -1},
+		.child = {0, -1, -1}, .term = term_describe(2)};
 	int status = options_parse(&usage, argc, argv, &args, &rest);
 
 	if (status == OPTIONS_RUN) {
 		r.command = rest.command;
+		if (!args.output)
+			args.output = args.on_signal ? DEFAULT_STACKS : DEFAULT_RECORDING;
 		status = check_usage(&r);
 		if (status == STATUS_OK)
 			status = record(&r);

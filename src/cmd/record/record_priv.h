@@ -7,6 +7,7 @@
  *	setup.c     opens everything, writes the facts, starts
  *	run.c       the loop, until something ends it
  *	finish.c    names, the end of the file, what was seen
+ *	on_signal.c the same for samples at a signal, which go to another file
  */
 #ifndef SONDE_CMD_RECORD_PRIV_H
 #define SONDE_CMD_RECORD_PRIV_H
@@ -15,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/term.h"
 #include "base/vec.h"
 #include "capture/writer.h"
@@ -22,6 +24,8 @@
 #include "cmd/record/flight.h"
 #include "os/child.h"
 #include "os/proc.h"
+#include "sample/live_names.h"
+#include "sample/ptrace/on_signal.h"
 #include "sample/sampler.h"
 #include "sample/session.h"
 
@@ -34,7 +38,7 @@ struct record_args {
 	bool all;
 	const char *cgroup;
 	bool off_cpu, wall;
-	const char *sampler;
+	const char *sampler, *on_signal;
 	uint64_t frequency_hz, stack_bytes, duration_ns, min_block_ns;
 	const char *output;
 	struct thread_options threads;
@@ -42,6 +46,22 @@ struct record_args {
 	/* the flight recorder */
 	uint64_t last_ns, memory_bytes, windows;
 	struct option_list when;
+};
+
+/* A line of folded stacks, of a sample that is being taken. */
+struct folded_thread {
+	pid_t tid;
+	struct buf line;
+};
+
+/* Of --on-signal. */
+struct on_signal {
+	int number; /* of the signal; 0: not asked for */
+	int fd;
+	struct live_names *names;
+	VEC(struct folded_thread) threads;
+	uint64_t samples, stacks;
+	struct err failed; /* writing; the end of it all */
 };
 
 /* Everything that is open while recording. */
@@ -69,6 +89,7 @@ struct recording {
 	enum end_reason reason;
 	char unsampled[256]; /* what to say about time that no sample stands for, or "" */
 	char pauses[160];    /* how long threads were stopped, or "" */
+	struct on_signal on_signal;
 	struct term term;
 };
 
@@ -93,6 +114,16 @@ void record_tell(const struct recording *r);
 void record_cost_now(const struct recording *r, struct record_cost *ret);
 void record_write_sampler_facts(struct recording *r);
 int record_write_rest(struct recording *r, struct record_cost *cost, struct err *err);
+/* What both kinds of recording end with: into the recording and r->pauses; to the user. */
+void record_note_pauses(struct recording *r);
+void record_tell_losses(const struct recording *r);
+
+/* on_signal.c: what open, finish and tell are for a recording. */
+int on_signal_parse(const char *text, int *ret, struct err *err);
+int on_signal_open(struct recording *r, struct err *err);
+int on_signal_finish(struct recording *r, struct err *err);
+void on_signal_tell(const struct recording *r);
+void on_signal_release(struct recording *r);
 
 /* The recording is done; what the command does from now on is its own business. Until it ends we
  * stand before it and pass on what is sent to us. Its exit status. */

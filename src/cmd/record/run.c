@@ -19,9 +19,12 @@ bool record_take_signal(struct recording *r)
 
 	if (read(r->signal_fd, &info, sizeof(info)) != sizeof(info))
 		return false;
-	if (info.ssi_signo == SIGUSR2) {
-		if (r->flight)
-			flight_ask(r->flight);
+	if (r->flight && info.ssi_signo == SIGUSR2) {
+		flight_ask(r->flight);
+		return false;
+	}
+	if ((int)info.ssi_signo == r->on_signal.number) { /* $! of a shell is our pid, not the command's */
+		on_signal_now(r->samplers[0], NULL);
 		return false;
 	}
 	/* Ctrl-C reaches the command by itself; a signal sent to us alone does not. */
@@ -127,7 +130,7 @@ static void run(struct recording *r)
 			flush_ns = now + FLUSH_NS;
 			work.ended = true; /* perhaps */
 		}
-		if (capture_writer_error(r->writer, NULL)) {
+		if (capture_writer_error(r->writer, NULL) || r->on_signal.failed.code) {
 			r->reason = END_ERROR;
 			return;
 		}

@@ -50,6 +50,8 @@ int record_block_signals(struct recording *r, struct err *err)
 			sigaddset(&mask, ending[i]);
 	if (r->flight)
 		sigaddset(&mask, SIGUSR2);
+	if (r->on_signal.number)
+		sigaddset(&mask, r->on_signal.number);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	r->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 	return r->signal_fd < 0 ? err_errno(err, errno, "signalfd") : 0;

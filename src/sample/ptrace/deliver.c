@@ -10,13 +10,26 @@
 /* Which CPU it was on is not known. */
 #define NO_CPU UINT16_MAX
 
-static void deliver_sample(struct ptrace_sampler *s, const struct note *n)
+static struct raw_stack stack_of(const struct note *n)
 {
 #if defined(__x86_64__)
 	uint64_t sp = n->regs.value[UNWIND_X86_RSP];
 #else
 	uint64_t sp = n->regs.value[UNWIND_A64_SP];
 #endif
+	return (struct raw_stack){.has_regs = n->regs.known, .regs = n->regs,
+		.dump = {sp, n->stack, n->stack_bytes}};
+}
+
+static void learn(struct ptrace_sampler *s, pid_t tid, const struct stored_stack *stored)
+{
+	dump_size_learn(&s->tracer.sizes, tid, stored->used_bytes,
+		stored->live_frames || stored->end == UNWIND_TRUNCATED ||
+			stored->end == UNWIND_CHANGED);
+}
+
+static void deliver_sample(struct ptrace_sampler *s, const struct note *n)
+{
 	struct stored_stack stored;
 	struct raw_sample raw = {
 		.time_ns = n->time_ns,
@@ -25,14 +38,23 @@ static void deliver_sample(struct ptrace_sampler *s, const struct note *n)
 		.cpu = NO_CPU,
 		.weight_ns = s->tracer.period_ns,
 		.period_ns = n->period_ns,
-		.stack = {.has_regs = n->regs.known, .regs = n->regs,
-			.dump = {sp, n->stack, n->stack_bytes}},
+		.stack = stack_of(n),
 	};
 
 	if (session_sample(s->session, &raw, &stored))
-		dump_size_learn(&s->tracer.sizes, n->tid, stored.used_bytes,
-			stored.live_frames || stored.end == UNWIND_TRUNCATED ||
-				stored.end == UNWIND_CHANGED);
+		learn(s, n->tid, &stored);
+}
+
+static void deliver_shown(struct ptrace_sampler *s, const struct note *n)
+{
+	struct raw_stack raw = stack_of(n);
+	struct stored_stack stored;
+	bool have = n->regs.known &&
+		session_stack(s->session, n->pid, n->tid, n->time_ns, &raw, &stored);
+
+	if (have)
+		learn(s, n->tid, &stored);
+	s->sink.thread(s->sink.ctx, n->pid, n->tid, have ? &stored : NULL);
 }
 
 static void deliver(struct ptrace_sampler *s, const struct note *n)
@@ -42,6 +64,12 @@ static void deliver(struct ptrace_sampler *s, const struct note *n)
 	switch (n->kind) {
 	case NOTE_SAMPLE:
 		deliver_sample(s, n);
+		break;
+	case NOTE_SHOWN:
+		deliver_shown(s, n);
+		break;
+	case NOTE_WHOLE:
+		s->sink.whole(s->sink.ctx, n->pid);
 		break;
 	case NOTE_STARTED:
 		session_forked(to, n->other_pid, n->pid, n->other_tid, n->tid, n->time_ns);

@@ -10,6 +10,9 @@
  */
 #include "sample/ptrace/ptrace_priv.h"
 
+#include <errno.h>
+#include <stdio.h>
+
 #include "base/clock.h"
 
 /* More looks a tick would make us a load ourselves; with more threads the ticks take turns. */
@@ -19,17 +22,22 @@
  * pause. One that does not has to wait for a CPU first, perhaps for ours. */
 #define ACTIVE_WAIT_NS (25 * NS_PER_US)
 
-/* Asks the thread to stop, and sees to it when it does so at once. Later, tracer_events() does. */
-static void stop_briefly(struct tracer *t, struct traced *th)
+int tracer_ask_to_stop(struct tracer *t, struct traced *th)
 {
-	uint64_t now = clock_monotonic_ns(), end = now + ACTIVE_WAIT_NS;
-	pid_t tid = th->tid;
+	uint64_t now = clock_monotonic_ns();
 
-	if (ptrace_interrupt(tid))
-		return;
+	if (ptrace_interrupt(th->tid))
+		return -ESRCH;
 	th->asked_ns = now;
 	th->late = false;
 	t->asked++;
+	return 0;
+}
+
+void tracer_wait_actively(struct tracer *t, pid_t tid)
+{
+	uint64_t now = clock_monotonic_ns(), end = now + ACTIVE_WAIT_NS;
+
 	do {
 		/* Others that were asked before may stop just now. */
 		if (tracer_next_event(t, t->asked > 1 ? -1 : tid, now) == tid)
@@ -38,9 +46,9 @@ static void stop_briefly(struct tracer *t, struct traced *th)
 	} while (now < end);
 }
 
-static void tell_name(struct tracer *t, struct traced *th)
+void tracer_tell_name(struct tracer *t, const struct traced *th)
 {
-	struct note *n = traced_name(t, th) ? tracer_note(t, NOTE_NAMED, th, 0) : NULL;
+	struct note *n = tracer_note(t, NOTE_NAMED, th, 0);
 
 	if (!n)
 		return;
@@ -98,8 +106,8 @@ void tracer_tick(struct tracer *t)
 		t->looked_at = th->tid;
 		if (th->in_group || th->before_exec)
 			continue;
-		if (th->name_ns <= now)
-			tell_name(t, th);
+		if (th->name_ns <= now && traced_name(t, th))
+			tracer_tell_name(t, th);
 		if (!th->selected)
 			continue;
 		if (th->asked_ns) {
@@ -109,8 +117,10 @@ void tracer_tick(struct tracer *t)
 		}
 		th->awake = is_awake(t, th);
 		awake += th->awake;
-		if (th->awake && is_due(t, th, was_awake, room))
-			stop_briefly(t, th);
+		if (!th->awake || !is_due(t, th, was_awake, room))
+			continue;
+		if (!tracer_ask_to_stop(t, th))
+			tracer_wait_actively(t, t->looked_at);
 	}
 	t->awake = awake;
 }

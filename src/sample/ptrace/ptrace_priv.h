@@ -16,6 +16,7 @@
  *	targets.c  the threads and processes it traces
  *	look.c     a tick: who runs, and is to be stopped
  *	stops.c    what to do with a thread that has stopped
+ *	snapshot.c a sample of all threads, at a signal
  *	ring.c     the queue between the two; dump_size.c how much is copied; pause.c how long it took
  */
 #ifndef SONDE_SAMPLE_PTRACE_PRIV_H
@@ -27,7 +28,9 @@
 #include "base/vec.h"
 #include "os/proc.h"
 #include "os/ptrace.h"
+#include "sample/blocked.h"
 #include "sample/ptrace/dump_size.h"
+#include "sample/ptrace/on_signal.h"
 #include "sample/ptrace/pause.h"
 #include "sample/ptrace/ring.h"
 #include "sample/sampler.h"
@@ -36,6 +39,8 @@
 
 enum note_kind {
 	NOTE_SAMPLE,  /* registers and stack of a thread on the CPU */
+	NOTE_SHOWN,   /* the same of a thread in a sample of all; no registers: could not be had */
+	NOTE_WHOLE,   /* of the process `pid` all threads were shown */
 	NOTE_STARTED, /* `other`: who started it */
 	NOTE_EXECED,  /* `name`; its process begins anew */
 	NOTE_NAMED,   /* `name` */
@@ -77,6 +82,7 @@ struct traced {
 	bool awake;        /* at the last look: it ran, or waited for a CPU */
 	bool sampled;      /* has had a sample */
 	bool late;         /* did not stop in time, and is counted */
+	bool wanted;       /* for the sample of all that is being taken, when it stops */
 	uint64_t asked_ns; /* to stop; 0: it was not */
 	struct run_times seen;  /* at the last look */
 	uint64_t accounted_ns;  /* of run_ns, by samples */
@@ -86,7 +92,7 @@ struct traced {
 
 VEC_TYPE(traced_vec, struct traced *);
 
-enum tracer_ask { ASK_PROCESS, ASK_THREAD, ASK_CHILD };
+enum tracer_ask { ASK_PROCESS, ASK_THREAD, ASK_CHILD, ASK_SNAPSHOT };
 
 /* A call of ours that the tracer answers. */
 struct tracer_request {
@@ -100,7 +106,8 @@ struct tracer {
 	/* Set before the thread starts, and then only read. */
 	struct sampler_options options;
 	const struct thread_selection *selection;
-	uint64_t period_ns;
+	uint64_t period_ns; /* 0: no ticks */
+	int on_signal;      /* 0: none */
 	size_t cpus, most_files;
 	int notes_fd; /* an eventfd: there are notes */
 	sigset_t waits_for;
@@ -125,6 +132,12 @@ struct tracer {
 	size_t awake;              /* threads, at the last tick */
 	size_t asked;              /* threads, to stop, that have not yet */
 	uint64_t tick_ns, random;
+	pid_t shown;               /* of whose threads a sample is being taken; 0: nobody's */
+	pid_t hit;                 /* by the signal: the thread has been shown */
+	struct pid_vec to_show;    /* after that */
+	size_t wanted;             /* threads that are still to stop for it */
+	uint64_t patience_ns;      /* till when it waits for them */
+	struct blocked_thread blocked;
 	uint64_t quiet_ns;         /* then, no thread stood stopped */
 	int own_times_fd;
 	bool realtime;             /* we are scheduled before all others */
@@ -170,8 +183,25 @@ void targets_answer(struct tracer *t, struct tracer_request *r);
 /* look.c */
 void tracer_tick(struct tracer *t);
 
+/* 0, or it is gone; t->asked counts it. */
+int tracer_ask_to_stop(struct tracer *t, struct traced *th);
+/* Sees to a thread that was asked, and to others, if it stops soon. Later, tracer_events() does. */
+void tracer_wait_actively(struct tracer *t, pid_t tid);
+void tracer_tell_name(struct tracer *t, const struct traced *th);
+
+/* snapshot.c: samples of all threads. A thread stands stopped with the signal; one that is wanted has
+ * stopped; one is wanted no more. go_on: what is due; until when it can wait. */
+void snapshot_signalled(struct tracer *t, struct traced *th, uint64_t since_ns);
+void snapshot_stopped(struct tracer *t, struct traced *th, uint64_t since_ns);
+void snapshot_forget(struct tracer *t, struct traced *th);
+void snapshot_everything(struct tracer *t);
+uint64_t snapshot_go_on(struct tracer *t);
+
 /* stops.c: everything that has happened. `since_ns`: then it had not happened. */
 void tracer_events(struct tracer *t, uint64_t since_ns);
+/* Copies a stopped thread's registers and stack to `n` (NULL: neither) and lets it go without a signal.
+ * `slept`: see ptrace_restart(). */
+int tracer_copy(struct tracer *t, struct traced *th, struct note *n, bool slept, uint64_t since_ns);
 /* One of them, of the thread `tid` or any (-1). Whose it was; 0: there was none, t->quiet_ns is set. */
 pid_t tracer_next_event(struct tracer *t, pid_t tid, uint64_t since_ns);
 
@@ -180,6 +210,7 @@ pid_t tracer_next_event(struct tracer *t, pid_t tid, uint64_t since_ns);
 struct ptrace_sampler {
 	struct sampler sampler;
 	struct session *session;
+	struct on_signal_sink sink;
 	struct tracer tracer;
 	uint64_t bytes_read;
 };

@@ -43,7 +43,9 @@ static int check_kernel(struct err *err)
 static int ptrace_open(const struct sampler_options *options, struct sampler **ret, struct err *err)
 {
 	struct ptrace_sampler *s;
-	int rc = check_kernel(err);
+	int rc = options->off_cpu
+		? err_set(err, EOPNOTSUPP, "the ptrace sampler does not see time off the CPU")
+		: check_kernel(err);
 
 	if (rc)
 		return rc;
@@ -96,6 +98,19 @@ static int ptrace_watch_thread(struct sampler *sampler, pid_t pid, pid_t tid, st
 static int ptrace_watch_child(struct sampler *sampler, pid_t pid, struct err *err)
 {
 	return ask(sampler, ASK_CHILD, pid, pid, err);
+}
+
+void on_signal_set(struct sampler *sampler, int signal, const struct on_signal_sink *sink)
+{
+	struct ptrace_sampler *s = ptrace_of(sampler);
+
+	s->sink = *sink;
+	s->tracer.on_signal = signal;
+}
+
+int on_signal_now(struct sampler *sampler, struct err *err)
+{
+	return ask(sampler, ASK_SNAPSHOT, 0, 0, err);
 }
 
 static int ptrace_fd(const struct sampler *sampler)

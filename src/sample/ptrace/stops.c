@@ -93,21 +93,27 @@ static void let_go(struct tracer *t, pid_t tid, int signal, uint64_t since_ns)
 		paused(t, since_ns);
 }
 
-/* Of a thread that was asked to stop, and has. */
-static void take_sample(struct tracer *t, struct traced *th, uint64_t since_ns)
+int tracer_copy(struct tracer *t, struct traced *th, struct note *n, bool slept, uint64_t since_ns)
 {
-	struct note *n = tracer_note(t, NOTE_SAMPLE, th, DUMP_MOST_BYTES);
 	ptrace_gregs g;
 	int rc = ptrace_get_regs(th->tid, &g);
 
 	if (!rc && n)
 		copy_stack(t, th, &g, n);
-	if (!rc && ptrace_restart(&g, false)) {
+	if (!rc && ptrace_restart(&g, slept)) {
 		ptrace_set_regs(th->tid, &g);
 		t->restarted++;
 	}
 	let_go(t, th->tid, 0, since_ns);
-	if (rc || !n)
+	return rc;
+}
+
+/* Of a thread that was asked to stop, and has. */
+static void take_sample(struct tracer *t, struct traced *th, uint64_t since_ns)
+{
+	struct note *n = tracer_note(t, NOTE_SAMPLE, th, DUMP_MOST_BYTES);
+
+	if (tracer_copy(t, th, n, false, since_ns) || !n)
 		return;
 	n->period_ns = account(t, th);
 	if (n->period_ns) /* else it stood in the run queue all the time */
@@ -131,10 +137,25 @@ static void on_stopped(struct tracer *t, struct traced *th, pid_t tid, uint64_t 
 	answered(t, th);
 	if (th)
 		th->in_group = false;
-	if (asked)
+	if (asked && th->wanted)
+		snapshot_stopped(t, th, since_ns);
+	else if (asked && t->period_ns)
 		take_sample(t, th, since_ns);
+	else if (asked) /* too late for its sample */
+		tracer_copy(t, th, NULL, false, since_ns);
 	else
 		let_go(t, tid, 0, since_ns);
+}
+
+static void on_signalled(struct tracer *t, struct traced *th, const struct ptrace_event *e,
+	uint64_t since_ns)
+{
+	if (!t->on_signal || e->signal != t->on_signal)
+		let_go(t, e->tid, e->signal, since_ns);
+	else if (th && !th->before_exec)
+		snapshot_signalled(t, th, since_ns);
+	else /* not yet what is to be sampled */
+		let_go(t, e->tid, 0, since_ns);
 }
 
 static void on_group_stop(struct tracer *t, struct traced *th, pid_t tid)
@@ -229,7 +250,7 @@ static void handle(struct tracer *t, const struct ptrace_event *e, uint64_t sinc
 		on_ended(t, e);
 		return;
 	case PTRACE_SIGNALLED:
-		let_go(t, e->tid, e->signal, since_ns);
+		on_signalled(t, th, e, since_ns);
 		return;
 	case PTRACE_STOPPED:
 		on_stopped(t, th, e->tid, since_ns);

@@ -115,6 +115,7 @@ void traced_remove(struct tracer *t, struct traced *th)
 	size_t at = above(t, th->tid) - 1;
 
 	t->asked -= th->asked_ns != 0;
+	snapshot_forget(t, th);
 	t->threads.len--;
 	memmove(t->threads.data + at, t->threads.data + at + 1,
 		(t->threads.len - at) * sizeof(th));
@@ -136,6 +137,7 @@ void traced_free_all(struct tracer *t)
 	vec_each(&t->threads, th)
 		traced_free(t, *th);
 	vec_release(&t->threads);
+	vec_release(&t->to_show);
 }
 
 /* ---- what /proc says about one ---- */
@@ -282,6 +284,9 @@ void targets_answer(struct tracer *t, struct tracer_request *r)
 		break;
 	case ASK_CHILD:
 		r->rc = seize_child(t, r->pid, &r->err);
+		break;
+	case ASK_SNAPSHOT:
+		snapshot_everything(t);
 		break;
 	}
 }

@@ -25,8 +25,10 @@ struct note *tracer_note(struct tracer *t, enum note_kind kind, const struct tra
 	struct note *n = note_ring_reserve(&t->ring, sizeof(*n) + extra);
 
 	if (!n) {
-		t->lost += kind == NOTE_SAMPLE;
-		t->lost_others += kind != NOTE_SAMPLE && kind != NOTE_LOST;
+		bool sample = kind == NOTE_SAMPLE || kind == NOTE_SHOWN;
+
+		t->lost += sample;
+		t->lost_others += !sample && kind != NOTE_LOST;
 		return NULL;
 	}
 	*n = (struct note){
@@ -162,6 +164,16 @@ static void check_own_load(struct tracer *t)
 	t->load_since_ns = t->quiet_ns;
 }
 
+static void tick(struct tracer *t)
+{
+	tracer_tick(t);
+	tell_losses(t);
+	check_own_load(t);
+	t->tick_ns += draw_period(t);
+	if (t->tick_ns < t->quiet_ns) /* late: do not make up for it */
+		t->tick_ns = t->quiet_ns + draw_period(t);
+}
+
 static void *trace(void *arg)
 {
 	struct tracer *t = arg;
@@ -175,16 +187,15 @@ static void *trace(void *arg)
 	for (uint64_t since = t->quiet_ns; answer_request(t);) {
 		tracer_events(t, since);
 		since = t->quiet_ns;
-		if (!t->period_ns || t->quiet_ns < t->tick_ns) {
-			since = sleep_until(t, t->period_ns ? t->tick_ns : UINT64_MAX);
-			continue;
-		}
-		tracer_tick(t);
-		tell_losses(t);
-		check_own_load(t);
-		t->tick_ns += draw_period(t);
-		if (t->tick_ns < t->quiet_ns) /* late: do not make up for it */
-			t->tick_ns = t->quiet_ns + draw_period(t);
+
+		uint64_t wake_ns = snapshot_go_on(t);
+
+		if (t->period_ns && t->tick_ns < wake_ns)
+			wake_ns = t->tick_ns;
+		if (t->quiet_ns < wake_ns)
+			since = sleep_until(t, wake_ns);
+		else if (t->period_ns)
+			tick(t);
 	}
 	tell_losses(t);
 	return NULL;
