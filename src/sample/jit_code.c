@@ -6,8 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/vec.h"
-#include "unwind/cfi.h"
-#include "unwind/table.h"
+#include "sample/jit_unwind.h"
 
 /* Bytes at an address that must be those of the dump. */
 #define COMPARED_BYTES 16u
@@ -15,10 +14,7 @@
 #define MAX_FUNCTION_BYTES (1u << 20) /* with unwind information of its own */
 #define MAX_BYTES_IN_ALL (64u << 20)
 
-#define PE_APPLICATION 0x70u /* DW_EH_PE_: what a pointer counts from */
-#define PE_PCREL 0x10u
-
-struct jit_unwind {
+struct jit_piece_unwind {
 	struct unwind_module *module;
 	uint8_t *bytes; /* what the module was made from: code, then unwind information */
 	bool tried;
@@ -26,7 +22,7 @@ struct jit_unwind {
 
 struct jit_code {
 	struct jitdump *dump;
-	VEC(struct jit_unwind) pieces; /* by the dump's numbers */
+	VEC(struct jit_piece_unwind) pieces; /* by the dump's numbers */
 	size_t bytes;
 };
 
@@ -89,87 +85,9 @@ struct jitdump *jit_code_dump(const struct jit_code *c)
 	return c->dump;
 }
 
-/* ---- unwind information of one function ---- */
+/* ---- unwind information ---- */
 
-static enum unwind_arch our_arch(void)
-{
-#if defined(__aarch64__)
-	return UNWIND_AARCH64;
-#else
-	return UNWIND_X86_64;
-#endif
-}
-
-/* A table of entries begins with a CIE: a length that fits, and 0. */
-static bool starts_with_cie(const uint8_t *bytes, size_t size)
-{
-	struct cursor c = cursor_over(bytes, size);
-	uint32_t length = cursor_u32(&c), id = cursor_u32(&c);
-
-	return !c.bad && length && length <= size - 4 && !id;
-}
-
-/* The table among the `size` bytes: the header, which nobody needs for one function, stands behind it
- * in the files that V8 and CPython write, and before it in the words of the specification. */
-static bool find_table(
-	const uint8_t *bytes, const struct jitdump_code *code, struct unwind_section *ret)
-{
-	size_t size = code->unwind_bytes - code->unwind_hdr_bytes;
-
-	if (starts_with_cie(bytes, size))
-		*ret = (struct unwind_section){bytes, size, 0};
-	else if (starts_with_cie(bytes + code->unwind_hdr_bytes, size))
-		*ret = (struct unwind_section){bytes + code->unwind_hdr_bytes, size, 0};
-	else
-		return false;
-	return true;
-}
-
-/*
- * Sets the address of the table. Where it lies in memory behind the code depends on who wrote it, but
- * its first entry describes this function and counts from its own place: so that place is where it
- * leads to the start of the function. False when it counts from something else.
- */
-static bool place_table(struct unwind_section *table, uint64_t function)
-{
-	struct cfi_section s = {
-		.bytes = table->bytes,
-		.size = table->size,
-		.vaddr = function,
-		.arch = our_arch(),
-	};
-	struct cfi_cie cie = {.offset = UINT64_MAX};
-	struct cfi_fde fde;
-	uint64_t offset = 0, at = 0;
-	enum cfi_entry entry;
-
-	while ((entry = cfi_next(&s, &offset, &at)) == CFI_CIE)
-		;
-	if (entry != CFI_FDE || !cfi_read_fde(&s, at, &cie, &fde) ||
-		(cie.encoding & PE_APPLICATION) != PE_PCREL)
-		return false;
-	table->vaddr = function + (function - fde.start);
-	return true;
-}
-
-static struct unwind_module *make_module(const uint8_t *bytes, const struct jitdump_code *code)
-{
-	size_t size = code->end - code->start;
-	struct unwind_section text = {bytes, size, code->offset};
-	struct unwind_module_input input = {.arch = our_arch(), .text = &text, .text_count = 1};
-	struct unwind_module *m = NULL;
-	uint64_t start;
-
-	if (!find_table(bytes + size, code, &input.eh_frame) ||
-		!place_table(&input.eh_frame, code->offset) || unwind_module_new(&input, &m, NULL))
-		return NULL;
-	if (unwind_module_function(m, code->offset, &start))
-		return m;
-	unwind_module_free(m);
-	return NULL;
-}
-
-static void try_module(struct jit_code *c, struct jit_unwind *piece, const struct jitdump_code *code)
+static void try_module(struct jit_code *c, struct jit_piece_unwind *piece, const struct jitdump_code *code)
 {
 	size_t code_bytes = code->end - code->start, all = code_bytes + code->unwind_bytes;
 
@@ -182,7 +100,14 @@ static void try_module(struct jit_code *c, struct jit_unwind *piece, const struc
 	if (jitdump_read(c->dump, code->offset, piece->bytes, code_bytes) &&
 		jitdump_read(c->dump, code->unwind_offset, piece->bytes + code_bytes,
 			code->unwind_bytes))
-		piece->module = make_module(piece->bytes, code);
+		piece->module = jit_unwind_new(&(struct jit_unwind_input){
+			.code = piece->bytes,
+			.code_bytes = code_bytes,
+			.address = code->offset,
+			.unwind = piece->bytes + code_bytes,
+			.unwind_bytes = code->unwind_bytes,
+			.hdr_bytes = code->unwind_hdr_bytes,
+		});
 	if (piece->module) {
 		c->bytes += all;
 	} else {
@@ -202,7 +127,7 @@ static struct unwind_module *module_of(struct jit_code *c, const struct jitdump_
 		c->pieces.len = want;
 	}
 
-	struct jit_unwind *piece = &c->pieces.data[code->number];
+	struct jit_piece_unwind *piece = &c->pieces.data[code->number];
 
 	if (!piece->tried)
 		try_module(c, piece, code);

@@ -16,14 +16,14 @@
 #define DUMP_MACHINE EM_X86_64
 #endif
 
-static void dump_flush(int fd, struct buf *b)
+static inline void dump_flush(int fd, struct buf *b)
 {
 	check(write(fd, b->data, b->len) == (ssize_t)b->len);
 	buf_release(b);
 }
 
 /* The file with its header; `pad`: the unused field, `flags`: 1 for times of the processor's own. */
-static int dump_new(uint32_t pad, uint64_t flags)
+static inline int dump_new(uint32_t pad, uint64_t flags)
 {
 	struct buf b = {0};
 	int fd = memfd_create("jit-1.dump", MFD_CLOEXEC);
@@ -41,7 +41,7 @@ static int dump_new(uint32_t pad, uint64_t flags)
 }
 
 /* A record around `body`, which is released. */
-static void dump_record(int fd, uint32_t id, uint64_t time_ns, struct buf *body)
+static inline void dump_record(int fd, uint32_t id, uint64_t time_ns, struct buf *body)
 {
 	struct buf b = {0};
 
@@ -53,7 +53,7 @@ static void dump_record(int fd, uint32_t id, uint64_t time_ns, struct buf *body)
 	dump_flush(fd, &b);
 }
 
-static void dump_load_bytes(int fd, uint64_t time_ns, uint64_t address, const char *name,
+static inline void dump_load_bytes(int fd, uint64_t time_ns, uint64_t address, const char *name,
 	const void *code, size_t size)
 {
 	struct buf b = {0};
@@ -70,7 +70,7 @@ static void dump_load_bytes(int fd, uint64_t time_ns, uint64_t address, const ch
 }
 
 /* Code of `size` bytes 0x90. */
-static void dump_load(int fd, uint64_t time_ns, uint64_t address, size_t size, const char *name)
+static inline void dump_load(int fd, uint64_t time_ns, uint64_t address, size_t size, const char *name)
 {
 	struct buf code = {0};
 
@@ -79,7 +79,7 @@ static void dump_load(int fd, uint64_t time_ns, uint64_t address, size_t size, c
 	buf_release(&code);
 }
 
-static void dump_move(int fd, uint64_t time_ns, uint64_t from, uint64_t to, uint64_t size)
+static inline void dump_move(int fd, uint64_t time_ns, uint64_t from, uint64_t to, uint64_t size)
 {
 	struct buf b = {0};
 
@@ -99,7 +99,7 @@ struct dump_line {
 	const char *file;
 };
 
-static void dump_lines(int fd, uint64_t address, const struct dump_line *lines, size_t count)
+static inline void dump_lines(int fd, uint64_t address, const struct dump_line *lines, size_t count)
 {
 	struct buf b = {0};
 
@@ -114,7 +114,7 @@ static void dump_lines(int fd, uint64_t address, const struct dump_line *lines, 
 	dump_record(fd, 2, 1, &b);
 }
 
-static void dump_unwind(
+static inline void dump_unwind(
 	int fd, const void *bytes, uint64_t size, uint64_t hdr_size, uint64_t mapped)
 {
 	struct buf b = {0};
