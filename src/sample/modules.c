@@ -416,32 +416,41 @@ static int check_budget(const struct module_store *s, int fd, uint64_t *ret_byte
 		: 0;
 }
 
+/* An object file, and what it takes of the budgets. */
+struct object {
+	struct elf_file *file; /* NULL: could not be opened */
+	uint64_t mapped_bytes, image_bytes;
+};
+
 /* It is gone, or not for us to open; what is mapped of it may be read all the same. 0 or `why`. */
 static int open_loaded(struct module_store *s, pid_t pid, const struct proc_mapping *mapping,
-	int why, struct elf_file **ret)
+	int why, struct object *ret)
 {
-	uint64_t bytes;
-
 	if (why != -ENOENT && why != -ESTALE && why != -EACCES && why != -EPERM)
 		return why;
-	if (loaded_image_open(pid, mapping, MAX_IMAGE_BYTES - s->image_bytes, ret, &bytes))
+	if (loaded_image_open(pid, mapping, MAX_IMAGE_BYTES - s->image_bytes, &ret->file,
+		    &ret->image_bytes)) {
+		*ret = (struct object){0};
 		return why;
-	s->image_bytes += bytes;
+	}
+	s->image_bytes += ret->image_bytes;
 	return 0;
 }
 
 /* The object file behind the mapping; 0 or -errno. */
 static int open_object(struct module_store *s, pid_t pid, const struct proc_mapping *mapping,
-	struct elf_file **ret)
+	struct object *ret)
 {
 	autoclose int fd = proc_open_mapped_file(pid, mapping, NULL);
 	uint64_t bytes = 0;
 	int rc = fd < 0 ? fd : check_budget(s, fd, &bytes);
 
+	*ret = (struct object){0};
 	if (!rc)
-		rc = elf_file_open_fd(take_fd(fd), mapping->path, ret, NULL);
+		rc = elf_file_open_fd(take_fd(fd), mapping->path, &ret->file, NULL);
 	if (rc)
 		return open_loaded(s, pid, mapping, rc, ret);
+	ret->mapped_bytes = bytes;
 	s->mapped_bytes += bytes;
 	return 0;
 }
@@ -451,8 +460,8 @@ static int open_object(struct module_store *s, pid_t pid, const struct proc_mapp
 static struct module *open_file_module(struct module_store *s, pid_t pid,
 	const struct proc_mapping *mapping, struct module *known)
 {
-	struct elf_file *file = NULL;
-	int rc = open_object(s, pid, mapping, &file);
+	struct object object;
+	int rc = open_object(s, pid, mapping, &object);
 
 	if (known && rc == -known->refused)
 		return known;
@@ -460,14 +469,16 @@ static struct module *open_file_module(struct module_store *s, pid_t pid,
 	struct module *m = new_module(MODULE_FILE, mapping->path);
 
 	if (!m) {
-		elf_file_free(file);
+		elf_file_free(object.file);
 		return NULL;
 	}
 	m->inode = mapping->inode;
 	m->device = mapping->device;
-	m->file = file;
+	m->file = object.file;
+	m->mapped_bytes = object.mapped_bytes;
+	m->image_bytes = object.image_bytes;
 	m->refused = -rc;
-	if (file)
+	if (m->file)
 		m->root_fd = tree_of(s, pid);
 	return add_module(s, m);
 }
@@ -531,6 +542,85 @@ struct module *module_store_mapped(struct module_store *s, pid_t pid, const stru
 	if (!known || known->refused == ESRCH)
 		known = open_file_module(s, pid, m, known);
 	return known && !known->file && is_shared_memory(m->path) ? module_store_jit(s, pid) : known;
+}
+
+/* ---- letting go ---- */
+
+static void need_others(struct module_store *s)
+{
+	struct module *const ours[] = {s->vdso, s->kernel, s->uprobes};
+
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		if (ours[i])
+			ours[i]->needed = true;
+	vec_each(&s->modules, it) {
+		struct module *m = *it;
+
+		if (!m->needed)
+			continue;
+		for (const struct module *up = m; up->parent && !up->parent->needed; up = up->parent)
+			up->parent->needed = true;
+		if (m->described_by)
+			m->described_by->needed = true;
+	}
+}
+
+static void forget_module(struct module_store *s, struct module *m)
+{
+	struct module **at =
+		bucket_of(s, m->kind, m->kind == MODULE_FILE ? m->inode : (uint64_t)m->pid);
+
+	while (*at && *at != m)
+		at = &(*at)->next;
+	if (*at)
+		*at = m->next;
+	for (size_t i = 0; i < s->jitdumps.len; i++)
+		if (s->jitdumps.data[i] == m)
+			s->jitdumps.data[i--] = s->jitdumps.data[--s->jitdumps.len];
+	s->mapped_bytes -= m->mapped_bytes;
+	s->image_bytes -= m->image_bytes;
+	module_free(m);
+}
+
+/* Roots of file trees that no module was opened in any more. */
+static void forget_trees(struct module_store *s)
+{
+	size_t kept = 0;
+
+	vec_each(&s->trees, tree) {
+		bool used = false;
+
+		vec_each(&s->modules, m)
+			used |= (*m)->root_fd == tree->fd;
+		if (used)
+			s->trees.data[kept++] = *tree;
+		else
+			close(tree->fd);
+	}
+	s->trees.len = kept;
+}
+
+void module_store_sweep(
+	struct module_store *s, void (*gone)(void *ctx, const struct module *m), void *ctx)
+{
+	size_t kept = 0;
+
+	need_others(s);
+	vec_each(&s->modules, m)
+		if (!(*m)->needed)
+			gone(ctx, *m);
+	for (size_t i = 0; i < s->modules.len; i++) {
+		struct module *m = s->modules.data[i];
+
+		if (!m->needed) {
+			forget_module(s, m);
+			continue;
+		}
+		m->needed = false;
+		s->modules.data[kept++] = m;
+	}
+	s->modules.len = kept;
+	forget_trees(s);
 }
 
 size_t module_store_count(const struct module_store *s)

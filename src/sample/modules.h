@@ -4,7 +4,7 @@
  *
  * A file is opened when a mapping of it is first seen, so that it is still there to unwind with
  * and to name from when the process, or the file's path, is gone. Modules live until the store is
- * freed; pointers to them stay valid that long. However many files are mapped, an eighth
+ * freed or swept; pointers to them stay valid that long. However many files are mapped, an eighth
  * of the descriptors we may open stays free: what comes beyond that is refused with EMFILE.
  */
 #ifndef SONDE_SAMPLE_MODULES_H
@@ -37,6 +37,8 @@ struct module {
 	struct module *parent;         /* of the process that this one was forked from; NULL: none */
 	int map_fd;                    /* its perf map, -errno, or MAP_UNTRIED; the module's */
 	bool over;                     /* that program is gone, its pid may be another's */
+	bool needed;                   /* as of module_store_sweep() */
+	uint64_t mapped_bytes, image_bytes; /* of the file, by us; one of them is 0 */
 	uint64_t device, inode;        /* identity; 0, 0 for those without a file */
 	char *path;                    /* as the process sees it */
 	struct module *next;           /* hash chain */
@@ -66,6 +68,14 @@ bool module_is_uprobes(const struct module *m);
 
 /* The running kernel. */
 struct module *module_store_kernel(struct module_store *s);
+
+/*
+ * Frees the modules that nobody needs: those not marked `needed` by the caller, nor referred to by one
+ * that is. `gone` is called for each, before any is freed. The marks are cleared. Where `s` writes to a file
+ * nobody may do this: all modules are needed for naming.
+ */
+void module_store_sweep(
+	struct module_store *s, void (*gone)(void *ctx, const struct module *m), void *ctx);
 
 size_t module_store_count(const struct module_store *s);
 struct module *module_store_at(const struct module_store *s, size_t index);

@@ -34,12 +34,65 @@ static void carry_over(void *ctx)
 		keeper->ops->carry(keeper->ctx, s, s->now_ns);
 }
 
+/* ---- modules ---- */
+
+/* So many may well be in use. */
+#define SWEEP_MODULES_ABOVE 128u
+
+static void need_mappings(void *ctx, struct process *p)
+{
+	if (p->jitdump)
+		p->jitdump->needed = true;
+	vec_each(&p->mappings, m) {
+		m->module->needed = true;
+		if (m->copied_from)
+			m->copied_from->needed = true;
+	}
+}
+
+/* Its number in the recording goes with it, unless another one bears the same. */
+static void module_gone(void *ctx, const struct module *gone)
+{
+	struct session *s = ctx;
+	bool shared = false;
+
+	if (gone->map_fd >= 0)
+		s->perf_maps--;
+	for (size_t i = 0; i < module_store_count(s->modules); i++) {
+		const struct module *m = module_store_at(s->modules, i);
+
+		shared |= m->needed && m->capture_id == gone->capture_id;
+	}
+	if (!shared)
+		capture_window_forget_module(s->writer, gone->capture_id);
+}
+
+/* What no process maps and no segment names will not be asked for any more. After a sweep that leaves
+ * many, the next one waits until there are twice as many. */
+static void sweep_modules(struct session *s)
+{
+	size_t count = module_store_count(s->modules);
+
+	if (count <= s->sweep_modules_above)
+		return;
+	for (size_t i = 0; i < count; i++) {
+		struct module *m = module_store_at(s->modules, i);
+
+		m->needed = capture_window_names_module(s->writer, m->capture_id);
+	}
+	process_table_each_process(s->processes, need_mappings, NULL);
+	module_store_sweep(s->modules, module_gone, s);
+	count = module_store_count(s->modules);
+	s->sweep_modules_above = count > SWEEP_MODULES_ABOVE / 2 ? 2 * count : SWEEP_MODULES_ABOVE;
+}
+
 void session_roll(struct session *s, uint64_t now_ns)
 {
 	if (!capture_window_due(s->writer, now_ns))
 		return;
 	s->now_ns = now_ns;
 	capture_window_rotate(s->writer, now_ns, carry_over, s);
+	sweep_modules(s);
 }
 
 static void tell_thread(void *ctx, struct thread *th)

@@ -352,4 +352,36 @@ def new_processes_for_ever_need_no_more_memory():
     check(all("tid" not in n for n in names), "some have no name: %s" % names)
 
 
+@test
+def new_programs_for_ever_are_let_go_again():
+    directory = work("copies")
+    os.mkdir(directory)
+    target = start([program("flight"), "copies", directory], start_new_session=True)
+    child = record_in_background("-F", "999", "-p", target.pid, "--last", "1s")
+
+    def held():
+        with open("/proc/%d/maps" % child.pid) as f:
+            return len(set(re.findall(r"copy-\d+", f.read())))
+
+    def made():
+        return max([int(name.partition("-")[2]) for name in os.listdir(directory)] or [0])
+
+    try:
+        most = ran = 0
+        wait_for(held, "the copies are opened")
+        deadline = time.monotonic() + 90
+        while ran < 500 and time.monotonic() < deadline:
+            time.sleep(0.2)
+            most = max(most, held())
+            ran = max(ran, made())
+        if ran < 300:
+            skip("only %d programs ran in 90 s" % ran)
+        check(most < 200, "at the most %d of %d files are in memory" % (most, ran))
+    finally:
+        os.killpg(target.pid, signal.SIGKILL)
+    finish(child)
+    got = Recording(work("out.sonde"))
+    check(got.count("phase_3") > 0, "the last programs have no names: %s" % got.stacks[:5])
+
+
 main()

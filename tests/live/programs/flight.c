@@ -8,6 +8,7 @@
  *	             thread "holder" has; a thread "busy" goes on computing a little
  *	idle         sleeps until a line comes on stdin, then computes for ever
  *	churn N      N threads that fork for ever; one in four of the children runs another program
+ *	copies DIR   for ever runs a copy of itself under a new name in DIR
  *	code N       N threads that make new code for ever and run through random chains of it
  */
 #include <pthread.h>
@@ -131,6 +132,18 @@ static void *fork_for_ever(void *arg)
 	return arg;
 }
 
+static void copies(const char *self, const char *directory)
+{
+	char path[4096], copy[8192];
+
+	for (unsigned i = 0;; i++) {
+		snprintf(path, sizeof(path), "%s/copy-%u", directory, i);
+		snprintf(copy, sizeof(copy), "cp %s %s && %s short; rm %s", self, path, path, path);
+		if (system(copy) == -1)
+			return;
+	}
+}
+
 /* ---- code ---- */
 
 #if defined(__x86_64__)
@@ -187,6 +200,10 @@ int main(int argc, char **argv)
 	const char *mode = argc > 1 ? argv[1] : "";
 	uint64_t number = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
 
+	if (!strcmp(mode, "short")) {
+		phase_3(now_ns() + 20000000);
+		return 0;
+	}
 	puts("ready");
 	fflush(stdout);
 	if (!strcmp(mode, "phases"))
@@ -197,6 +214,8 @@ int main(int argc, char **argv)
 		idle();
 	else if (!strcmp(mode, "churn"))
 		in_threads((unsigned)number, fork_for_ever);
+	else if (!strcmp(mode, "copies") && argc > 2)
+		copies(argv[0], argv[2]);
 #if defined(__x86_64__)
 	else if (!strcmp(mode, "code"))
 		in_threads((unsigned)number, make_code);
