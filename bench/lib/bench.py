@@ -80,11 +80,11 @@ def stop(child):
         child.wait()
 
 
-def compile_c(name, flags=("-O2", "-fomit-frame-pointer"), compiler="gcc"):
+def compile_c(name, flags=("-O2", "-fomit-frame-pointer"), compiler="gcc", folder="bench/programs"):
     out = scratch("%s-%s%s" % (name, compiler, "".join(flags).replace("/", "")))
     if not os.path.exists(out):
         subprocess.run([compiler, *flags, "-D_GNU_SOURCE", "-I" + os.path.join(ROOT, "tests/live/programs"),
-                        "-o", out, os.path.join(ROOT, "bench/programs", name + ".c"), "-pthread"],
+                        "-o", out, os.path.join(ROOT, folder, name + ".c"), "-pthread"],
                        check=True)
     return out
 
