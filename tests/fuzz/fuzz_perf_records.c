@@ -50,7 +50,16 @@ static void nobody(uint8_t *record, size_t len, size_t offset, size_t count)
 	}
 }
 
-static void decode_one(struct perf_sampler *s, uint8_t *record, size_t len)
+#define TRAILER_BYTES sizeof(struct perf_trailer)
+
+/* Records that only have a trailer name their thread there. */
+static void nobody_in_trailer(uint8_t *record, size_t len)
+{
+	if (len >= sizeof(struct perf_event_header) + TRAILER_BYTES)
+		nobody(record, len, len - TRAILER_BYTES, 2);
+}
+
+static void decode_one(struct perf_sampler *s, struct cpu_ring *r, uint8_t *record, size_t len)
 {
 	struct perf_event_header header;
 
@@ -62,13 +71,19 @@ static void decode_one(struct perf_sampler *s, uint8_t *record, size_t len)
 		nobody(record, len, sizeof(header) + 16, 2);
 	else if (header.type == PERF_RECORD_FORK || header.type == PERF_RECORD_EXIT)
 		nobody(record, len, sizeof(header), 4);
+	else if (header.type == PERF_RECORD_SWITCH || header.type == PERF_RECORD_SWITCH_CPU_WIDE)
+		nobody_in_trailer(record, len);
 	else
 		nobody(record, len, sizeof(header), 2);
-	perf_decode(s, (const struct perf_event_header *)record);
+	r->next = (const struct perf_event_header *)record;
+	r->next_ns = perf_record_time(s, r->next);
+	perf_decode(s, r);
+	r->handled_ns = r->next_ns;
 }
 
 /* Each record is copied to memory of exactly its size, so that a read past it shows. */
-static void decode_all(struct perf_sampler *s, const uint8_t *data, size_t size)
+static void decode_all(
+	struct perf_sampler *s, struct cpu_ring *r, const uint8_t *data, size_t size)
 {
 	while (size >= sizeof(struct perf_event_header)) {
 		struct perf_event_header header;
@@ -81,16 +96,38 @@ static void decode_all(struct perf_sampler *s, const uint8_t *data, size_t size)
 		uint8_t *record = malloc(len);
 
 		memcpy(record, data, len);
-		decode_one(s, record, len);
+		decode_one(s, r, record, len);
 		free(record);
 		data += len;
 		size -= len;
 	}
 }
 
+/* Samples with an id of 1 are of threads that leave their CPU. */
+static void watch_switches(struct perf_sampler *s, struct cpu_ring *r)
+{
+	const struct watched_event event = {.fd = -1, .tid = -1, .id = 1, .off_cpu = true};
+	const struct off_cpu_options options = {0};
+
+	s->off_attr.sample_type = PERF_SAMPLE_CALLCHAIN;
+	s->new_threads = true;
+	if (throttling_new(&s->throttling, NULL) || !event_table_add(&r->events, &event) ||
+		off_cpu_new(s->session, &options, &s->off_cpu, NULL))
+		abort();
+}
+
+static void finish_switches(struct perf_sampler *s)
+{
+	off_cpu_settle(s->off_cpu, 1);
+	off_cpu_settle(s->off_cpu, UINT64_MAX / 2);
+	off_cpu_finish(s->off_cpu, UINT64_MAX / 2);
+	perf_off_cpu_free(s);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct perf_sampler s = {.period_ns = 1000000};
+	struct cpu_ring r = {0};
 	struct thread_selection everything = {0};
 	struct capture_writer *writer;
 
@@ -106,10 +143,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		s.attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
 	s.attr.freq = data[0] >> 2 & 1;
 	if (!session_new(writer, &everything, &s.session, NULL)) {
-		decode_all(&s, data + 1, size - 1);
+		if (data[0] & 8)
+			watch_switches(&s, &r);
+		decode_all(&s, &r, data + 1, size - 1);
+		if (data[0] & 8)
+			finish_switches(&s);
 		session_flush(s.session, 1);
 		session_free(s.session);
 	}
+	event_table_release(&r.events);
+	vec_release(&r.sampled);
 	capture_writer_abandon(writer);
 	return 0;
 }
