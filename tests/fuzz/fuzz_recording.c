@@ -79,9 +79,61 @@ static void touch_tree(const struct profile *p, bool inverted)
 	profile_tree_release(&t);
 }
 
+/* Who woke whom: every wait has a waker, known or not, and stands in one row. */
+static void touch_wakes(const struct profile *p)
+{
+	struct profile_tree t;
+	struct profile_wakes w;
+	uint64_t rows = 0, waits = 0;
+
+	if (profile_tree_build(p, false, &t, NULL))
+		return;
+	if (!profile_wakes_build(p, &t, &w, NULL)) {
+		for (uint32_t node = 0; node < t.nodes.len; node++) {
+			size_t count;
+			const struct profile_wake *row = profile_wakes_of(&w, node, &count);
+
+			for (size_t i = 0; i < count; i++) {
+				rows += row[i].samples;
+				if (row[i].waker != PROFILE_NONE)
+					touched += strlen(p->wakers.data[row[i].waker].name);
+				if (row[i].path != PROFILE_NONE)
+					touched += w.paths.nodes.data[row[i].path].parent;
+			}
+		}
+		for (size_t i = 0; i < p->samples.len; i++) {
+			const struct profile_sample *s = &p->samples.data[i];
+
+			waits += s->state > STATE_THROTTLED;
+		}
+		if (rows != waits)
+			__builtin_trap();
+		profile_wakes_release(&w);
+	}
+	profile_tree_release(&t);
+}
+
+static void touch_timelines(const struct profile *p)
+{
+	struct profile_timelines t;
+
+	if (profile_timelines_build(p, &t, NULL))
+		return;
+	if (t.begin[p->threads.len] != p->samples.len)
+		__builtin_trap();
+	for (size_t i = 0; i < p->threads.len; i++)
+		for (size_t k = t.begin[i]; k < t.begin[i + 1]; k++)
+			if (p->samples.data[t.order[k]].thread != i)
+				__builtin_trap();
+	profile_timelines_release(&t);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char magic[] = CAPTURE_MAGIC;
+	/* As for a summary, or as for everything else. */
+	struct profile_load_options options = {.filter = {.idle_apart = size / 8 & 1,
+						       .brief_waits = size / 8 & 1}};
 	struct profile *p;
 	struct profile_count *counts;
 	struct buf b = {0};
@@ -90,10 +142,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		buf_add(&b, data, size);
 	else
 		wrap_records(&b, data, size);
-	if (!profile_load_memory(b.data, b.len, NULL, &p, NULL)) {
+	if (!profile_load_memory(b.data, b.len, &options, &p, NULL)) {
 		touched += touch_model(p);
 		touch_tree(p, false);
 		touch_tree(p, true);
+		touch_wakes(p);
+		touch_timelines(p);
 		if (!profile_count_functions(p, &counts, NULL))
 			free(counts);
 		profile_free(p);
