@@ -40,6 +40,14 @@ def inlined():
     return recording(["-F", "500", "--", program("inlined", "gcc-O2", SOURCE), "600"])
 
 
+def waiting(*options):
+    """A recording on and off the CPU of a program that computes, sleeps and waits for a lock."""
+    done = sonde("record", "--wall", "-o", work("probe.sonde"), "--", "true")
+    if done.returncode:
+        skip(done.stderr.decode(errors="replace").partition("\n")[0])
+    return recording(["--wall", *options, "--", program("phases"), "10"])
+
+
 def convert(recording_, name, *more):
     out = work(name)
     done = sonde("convert", recording_.path, out, *more)
@@ -88,6 +96,84 @@ def pprof_shows_labels_and_quality():
         check(label in tags, "no %s in\n%s" % (label, tags))
     comments = run(["go", "tool", "pprof", "-comments", path]).stdout.decode()
     check("rooted" in comments, comments)
+
+
+def pprof_total(path, index, *options):
+    """Nanoseconds that pprof counts of one kind of value."""
+    done = run(["go", "tool", "pprof", "-sample_index=" + index, "-unit=ns", *options, "-top", path],
+               timeout=240)
+    expect(done, 0)
+    top = done.stdout.decode()
+    line = re.search(r" of (\d+)ns total", top)
+    check(line, top)
+    return int(line.group(1)), top
+
+
+@test
+def pprof_reads_time_off_the_cpu():
+    need("go")
+    got = waiting()
+    path = convert(got, "out.pb.gz")
+    want = {"cpu": got.json["cpu_ns"], "off_cpu": got.json["off_cpu_ns"],
+            "wall": got.json["cpu_ns"] + got.json["off_cpu_ns"]}
+    for index, ns in want.items():
+        total, top = pprof_total(path, index)
+        # pprof's numbers are of nine digits at most.
+        check(abs(total - ns) <= ns / 1e6, "%s: pprof counts %d, sonde %d" % (index, total, ns))
+        check("Type: " + index in top, top)
+    _, top = pprof_total(path, "off_cpu", "-nodecount=500")
+    check("[futex]" in top and "[syscall " in top, top)
+    tags = run(["go", "tool", "pprof", "-unit=ns", "-tags", path]).stdout.decode()
+    futex = sum(t["states"]["futex"] for t in got.threads)
+    line = re.search(r"(\d+)ns \([ \d.]+%\): futex$", tags, re.M)
+    check(line and abs(int(line.group(1)) - futex) < futex / 20, "%s ns in futex:\n%s" % (futex, tags))
+
+
+@test
+def folded_sums_to_the_time():
+    got = waiting()
+    with open(convert(got, "out.folded")) as lines:
+        counts = [int(line.rsplit(" ", 1)[1]) for line in lines]
+    check(sum(counts) == got.json["cpu_ns"] + got.json["off_cpu_ns"], "%d ns" % sum(counts))
+    with open(convert(got, "on.folded", "--state", "on-cpu")) as lines:
+        counts = [int(line.rsplit(" ", 1)[1]) for line in lines]
+    check(sum(counts) == got.json["cpu_ns"], "%d ns on the CPU" % sum(counts))
+
+
+@test
+def speedscope_time_lines():
+    got = waiting()
+    path = convert(got, "out.speedscope.json")
+    done = run(["node", "-e", SCHEMA_CHECK, path], cwd=npm("ajv", "speedscope"))
+    check(done.returncode == 0, done.stdout.decode() + done.stderr.decode())
+    with open(path) as f:
+        scope = json.load(f)
+    names = [f["name"] for f in scope["shared"]["frames"]]
+    for t in got.threads:
+        lines = [p for p in scope["profiles"][1:] if p["name"] == "%s (tid %d)" % (t["name"], t["tid"])]
+        if not t["samples"]:
+            continue
+        check(len(lines) == 1, "%d time lines of %s" % (len(lines), t))
+        check(lines[0]["endValue"] == t["cpu_ns"] + t["off_cpu_ns"], "%s: %s ns" % (t, lines[0]["endValue"]))
+        leaves = {names[s[-1]] for s in lines[0]["samples"] if s}
+        check(any(leaf.startswith("[") for leaf in leaves), "%s never waited: %s" % (t["name"], leaves))
+
+
+@test
+def svg_of_time_off_the_cpu():
+    got = waiting()
+    out = work("out.svg")
+    expect(sonde("report", got.path, "--svg", "-o", out), 0)
+    root = xml.etree.ElementTree.parse(out).getroot()
+    boxes = [e for e in root.iter("{http://www.w3.org/2000/svg}svg") if e.get("class") == "f"]
+    fills = {}
+    for box in boxes:
+        title = box.find("{http://www.w3.org/2000/svg}title").text.split("\n")[0]
+        fills[title] = box.find("{http://www.w3.org/2000/svg}rect").get("fill")
+    check("[futex]" in fills and fills["[futex]"] != fills["all"], fills)
+    # The widths of what is below the root fill it.
+    top = [float(b.get("width").rstrip("%")) for b in boxes if b.get("y") == boxes[1].get("y")]
+    check(99 < sum(top) <= 100.01, "the boxes below the root are %s %% wide" % sum(top))
 
 
 @test
