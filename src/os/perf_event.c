@@ -121,3 +121,13 @@ void perf_ring_pop(struct perf_ring *r)
 	r->peeked = 0;
 	__atomic_store_n(&r->page->data_tail, r->tail, __ATOMIC_RELEASE);
 }
+
+uint64_t perf_ring_head(const struct perf_ring *r)
+{
+	return __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE);
+}
+
+uint64_t perf_ring_tail(const struct perf_ring *r)
+{
+	return __atomic_load_n(&r->page->data_tail, __ATOMIC_ACQUIRE);
+}

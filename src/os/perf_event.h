@@ -63,4 +63,18 @@ const struct perf_event_header *perf_ring_peek(struct perf_ring *r, bool *ret_ma
 /* Moves on past the record that perf_ring_peek() gave and hands its space back to the kernel. */
 void perf_ring_pop(struct perf_ring *r);
 
+/*
+ * A second look at a ring, from another thread than the one that empties it. Positions count bytes
+ * from the ring's beginning; what lies before the tail may be overwritten at any time, so after
+ * having looked at a record, see whether the tail has passed it.
+ */
+uint64_t perf_ring_head(const struct perf_ring *r); /* what the kernel has written */
+uint64_t perf_ring_tail(const struct perf_ring *r); /* what was handed back */
+
+/* The 8 bytes at a position that is a multiple of 8. */
+static inline uint64_t perf_ring_word(const struct perf_ring *r, uint64_t position)
+{
+	return *(const uint64_t *)(r->data + (position & (r->data_bytes - 1)));
+}
+
 #endif

@@ -375,6 +375,7 @@ struct walk_ctx {
 	struct session *session;
 	struct process *process;
 	pid_t tid; /* memory is read by thread: the first one of its process may have ended */
+	const struct unwind_dump *early;
 };
 
 /* /proc/PID/maps again, unless that was done a moment ago. */
@@ -435,13 +436,16 @@ static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, 
 	uint64_t addr, struct unwind_dump *ret)
 {
 	const struct walk_ctx *w = ctx;
-
+	enum unwind_tail got =
+		tail_from_early(w->early, proc_address_mask(), frames, count, addr, ret);
 	struct tail_stack stack = {
 		.tid = w->tid,
 		.address_mask = proc_address_mask(),
 		.end = w->process->stack_end,
 	};
 
+	if (got != UNWIND_TAIL_UNREADABLE)
+		return got;
 	return tail_read(&w->session->tail, &stack, frames, count, addr, ret);
 }
 
@@ -493,7 +497,7 @@ static uint32_t push_user(struct session *s, const struct process *p,
 static size_t walk(struct session *s, const struct thread *th, const struct raw_stack *raw,
 	enum unwind_end *ret_end)
 {
-	struct walk_ctx ctx = {s, th->process, th->tid};
+	struct walk_ctx ctx = {s, th->process, th->tid, &raw->early};
 	struct unwind_target target = {
 		.arch = UNWIND_X86_64,
 		.ctx = &ctx,
@@ -514,14 +518,17 @@ static size_t walk(struct session *s, const struct thread *th, const struct raw_
 		s->unwinder, &target, &raw->regs, &raw->dump, s->frames, FRAME_LIMIT, ret_end);
 }
 
-/* Bytes of the dump that the walk went through: what a smaller dump would have had to hold. */
+/* More than this between two frames is another stack. */
+#define STACK_GAP_BYTES 65536u
+
+/* Bytes of the stack that the walk went through: what a dump would have had to hold. */
 static uint32_t used_bytes(const struct raw_stack *raw, const struct unwind_frame *f, size_t n)
 {
-	while (n && !f[n - 1].cfa)
-		n--;
-	if (!n || f[n - 1].cfa < raw->dump.start || f[n - 1].cfa - raw->dump.start > UINT32_MAX)
-		return 0;
-	return (uint32_t)(f[n - 1].cfa - raw->dump.start);
+	uint64_t top = raw->dump.start;
+
+	for (size_t i = 0; i < n && f[i].cfa >= top && f[i].cfa - top < STACK_GAP_BYTES; i++)
+		top = f[i].cfa;
+	return top - raw->dump.start < UINT32_MAX ? (uint32_t)(top - raw->dump.start) : UINT32_MAX;
 }
 
 /* The outermost frames that come from the live tail. */

@@ -52,6 +52,9 @@ struct raw_stack {
 	bool has_regs;      /* else there is a user part that cannot be unwound (32-bit code) */
 	struct unwind_regs regs; /* `known` says which of them were copied */
 	struct unwind_dump dump;
+	/* The end of the dump and what lies beyond it, as read a moment later (tail.h); may be
+	 * empty. What it does not hold is read when the stack is unwound. */
+	struct unwind_dump early;
 };
 
 struct raw_sample {

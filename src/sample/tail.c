@@ -71,3 +71,26 @@ enum unwind_tail tail_read(struct tail *t, const struct tail_stack *stack,
 	*ret = (struct unwind_dump){addr, t->bytes, want};
 	return compare(&c, stack->address_mask ? stack->address_mask : ~0ULL);
 }
+
+enum unwind_tail tail_from_early(const struct unwind_dump *early, uint64_t address_mask,
+	const struct unwind_frame *frames, size_t count, uint64_t addr, struct unwind_dump *ret)
+{
+	const uint8_t *bytes = early->bytes;
+	uint64_t at = addr - early->start;
+	struct checks c;
+
+	if (early->size < sizeof(uint64_t) || at > early->size - sizeof(uint64_t))
+		return UNWIND_TAIL_UNREADABLE;
+	choose_checks(&c, frames, count);
+	for (size_t i = 0; i < c.count; i++) {
+		uint64_t slot = (uint64_t)(uintptr_t)c.slots[i].iov_base - early->start;
+
+		if (slot > early->size - sizeof(uint64_t))
+			return UNWIND_TAIL_UNREADABLE;
+		memcpy(&c.words[i], bytes + slot, sizeof(uint64_t));
+	}
+	if (!c.count)
+		return UNWIND_TAIL_UNREADABLE;
+	*ret = (struct unwind_dump){addr, bytes + at, early->size - (size_t)at};
+	return compare(&c, address_mask ? address_mask : ~0ULL);
+}

@@ -35,4 +35,10 @@ struct tail_stack {
 enum unwind_tail tail_read(struct tail *t, const struct tail_stack *stack,
 	const struct unwind_frame *frames, size_t count, uint64_t addr, struct unwind_dump *ret);
 
+/* The same from what was read already, right after the sample: `early`, up from some frames that the
+ * dump holds too, those read last. UNWIND_TAIL_UNREADABLE when it does not hold the bytes at `addr`, or
+ * not all that there is to compare. */
+enum unwind_tail tail_from_early(const struct unwind_dump *early, uint64_t address_mask,
+	const struct unwind_frame *frames, size_t count, uint64_t addr, struct unwind_dump *ret);
+
 #endif

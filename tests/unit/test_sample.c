@@ -448,6 +448,32 @@ TEST(tail_of_signed_frames)
 		UNWIND_TAIL_CHANGED);
 }
 
+/* Read right after the sample: two frames of the dump, and 64 bytes beyond it. */
+TEST(tail_that_was_read_early)
+{
+	uint64_t words[12] = {0, 0x1111, 0, 0x2222, 5, 6, 7, 8, 9, 10, 11, 12};
+	const struct unwind_dump early = {0x7000, words, sizeof(words)};
+	struct unwind_frame frames[3] = {{.pc = 9}, {.pc = 0x1111, .slot = 0x7008},
+		{.pc = 0x2222, .slot = 0x7018}};
+	struct unwind_dump got = {0};
+
+	check(tail_from_early(&early, 0, frames, 3, 0x7020, &got) == UNWIND_TAIL_OK);
+	check(got.start == 0x7020 && got.size == 64 && got.bytes == words + 4);
+	check(tail_from_early(&early, 0, frames, 3, 0x7058, &got) == UNWIND_TAIL_OK);
+	check_u64(got.size, 8);
+	check(tail_from_early(&early, 0, frames, 3, 0x7059, &got) == UNWIND_TAIL_UNREADABLE);
+	check(tail_from_early(&early, 0, frames, 3, 0x6ff8, &got) == UNWIND_TAIL_UNREADABLE);
+	words[3]++;
+	check(tail_from_early(&early, 0, frames, 3, 0x7020, &got) == UNWIND_TAIL_CHANGED);
+	check(tail_from_early(&early, 0xff00, frames, 3, 0x7020, &got) == UNWIND_TAIL_OK);
+	/* A frame below what was read cannot be looked at; no frame at all proves nothing. */
+	frames[1].slot = 0x6ff8;
+	check(tail_from_early(&early, 0xff00, frames, 3, 0x7020, &got) == UNWIND_TAIL_UNREADABLE);
+	check(tail_from_early(&early, 0, frames, 1, 0x7020, &got) == UNWIND_TAIL_UNREADABLE);
+	check(tail_from_early(&(struct unwind_dump){0}, 0, frames, 3, 0x7020, &got) ==
+		UNWIND_TAIL_UNREADABLE);
+}
+
 TEST(tail_ends_with_its_mapping)
 {
 	static struct tail tail;
@@ -664,6 +690,7 @@ int main(int argc, char **argv)
 		T(a_storm_of_names_is_not_written_down), T(samples_weigh_the_same),
 		T(samples_inside_exec_have_no_user_stack),
 		T(text_that_was_copied), T(shared_files_are_one_module),
-		T(tail_of_frames_that_still_stand), T(tail_of_signed_frames), T(tail_ends_with_its_mapping),
+		T(tail_of_frames_that_still_stand), T(tail_of_signed_frames), T(tail_that_was_read_early),
+		T(tail_ends_with_its_mapping),
 		T(samples_are_selected_by_thread));
 }

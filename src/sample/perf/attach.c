@@ -41,9 +41,11 @@ static void perf_free(struct sampler *sampler)
 {
 	struct perf_sampler *s = perf_of(sampler);
 
+	early_stop(s);
 	perf_close_rings(s);
-	if (s->epoll_fd >= 0)
-		close(s->epoll_fd);
+	for (int *fd = (int[]){s->epoll_fd, s->timer_fd, s->stop_fd, -2}; *fd != -2; fd++)
+		if (*fd >= 0)
+			close(*fd);
 	vec_release(&s->watched);
 	perf_off_cpu_free(s);
 	free(s);
@@ -80,7 +82,7 @@ static int perf_open(const struct sampler_options *options, struct sampler **ret
 	s->cgroup_fd = -1;
 	s->options = *options;
 	s->period_ns = NS_PER_S / options->frequency_hz;
-	s->random = clock_monotonic_ns();
+	s->timer_fd = s->stop_fd = -1;
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	raise_file_limit(s);
 	rc = s->epoll_fd < 0 ? err_errno(err, errno, "epoll") : choose_events(s, err);
@@ -140,8 +142,11 @@ static int open_on(
 	else if (ioctl(e.fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd) ||
 		ioctl(e.fd, PERF_EVENT_IOC_ID, &e.id))
 		rc = -errno;
-	else if (!event_table_add(&r->events, &e))
-		rc = -ENOMEM;
+	if (!rc) {
+		pthread_mutex_lock(&r->lock);
+		rc = event_table_add(&r->events, &e) ? 0 : -ENOMEM;
+		pthread_mutex_unlock(&r->lock);
+	}
 	if (rc)
 		close(e.fd);
 	return rc;
@@ -152,11 +157,13 @@ static void close_events(struct perf_sampler *s, pid_t tid)
 	vec_each(&s->rings, r) {
 		struct watched_event *next;
 
+		pthread_mutex_lock(&r->lock);
 		for (struct watched_event *e = event_table_next(&r->events, NULL); e; e = next) {
 			next = event_table_next(&r->events, e);
 			if (e->tid == tid)
 				event_table_remove(&r->events, e);
 		}
+		pthread_mutex_unlock(&r->lock);
 	}
 }
 
@@ -166,6 +173,7 @@ static int open_events(struct perf_sampler *s, pid_t tid, enum watch how)
 {
 	int rc = 0;
 
+	early_start(s);
 	for (size_t i = 0; !rc && i < s->rings.len; i++) {
 		if (s->options.on_cpu || !s->options.off_cpu)
 			rc = open_on(s, &s->rings.data[i], tid, how, false);
@@ -320,6 +328,7 @@ static void perf_stop(struct sampler *sampler)
 		for (struct watched_event *e = NULL; (e = event_table_next(&r->events, e));)
 			ioctl(e->fd, PERF_EVENT_IOC_DISABLE, 0);
 	s->stopped_ns = clock_monotonic_ns();
+	early_stop(s);
 }
 
 static void perf_facts(const struct sampler *sampler, struct sampler_facts *ret)

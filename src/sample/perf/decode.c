@@ -40,10 +40,10 @@ static void read_regs(struct cursor *c, struct unwind_regs *regs)
 #if defined(__x86_64__)
 	/* perf's order (bits of the mask, ascending) -> DWARF numbers; -1: flags, not wanted */
 	static const int8_t dwarf[] = {0, 3, 2, 1, 4, 5, 6, 7, 16, 8, 9, 10, 11, 12, 13, 14, 15};
-	enum { COUNT = sizeof(dwarf) };
-	for (unsigned i = 0; i < COUNT; i++)
+	_Static_assert(sizeof(dwarf) == PERF_REG_COUNT, "the mask in event.c");
+	for (unsigned i = 0; i < PERF_REG_COUNT; i++)
 		regs->value[dwarf[i]] = cursor_u64(c);
-	regs->known = (1ULL << COUNT) - 1;
+	regs->known = (1ULL << PERF_REG_COUNT) - 1;
 #else
 	for (unsigned i = 0; i < UNWIND_MAX_REGS; i++)
 		regs->value[i] = cursor_u64(c);
@@ -115,28 +115,62 @@ bool perf_is_second(const struct perf_sampler *s, const struct watched_event *e,
 	return e && e->tid != -1 && e->tid != tid && perf_watches_thread(s, tid);
 }
 
+struct watched_event *perf_event_of(struct cpu_ring *r, uint64_t id)
+{
+	pthread_mutex_lock(&r->lock);
+	struct watched_event *e = event_table_find(&r->events, id);
+	pthread_mutex_unlock(&r->lock);
+	return e;
+}
+
+/* What the ring's thread has read of the stack, and how late it was. */
+static void find_early(struct perf_sampler *s, struct cpu_ring *r, struct raw_sample *raw)
+{
+	const struct early_entry *e = early_store_find(&r->early, r->ring.tail);
+	uint64_t read_ns = e ? e->read_ns : clock_monotonic_ns();
+
+	if (e)
+		raw->stack.early = (struct unwind_dump){e->start, e->bytes, e->size};
+	histogram_add(&s->delays, read_ns > raw->time_ns ? read_ns - raw->time_ns : 0);
+}
+
+static void note_wants(
+	struct perf_sampler *s, const struct raw_sample *raw, const struct stored_stack *stored)
+{
+	size_t copied = raw->stack.dump.size;
+	bool cut = stored->end == UNWIND_TRUNCATED || stored->end == UNWIND_CHANGED;
+
+	early_wants_note(&s->wants, raw->tid,
+		stored->used_bytes > copied ? stored->used_bytes - copied : 0, cut);
+}
+
 /* A thread on a CPU. */
 static void take_sample(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e,
 	struct raw_sample *raw, uint64_t period)
 {
+	bool own = e && (e->tid == -1 || e->tid == raw->tid);
+	struct stored_stack stored;
+
 	raw->weight_ns = s->period_ns;
-	if (e && (e->tid == -1 || e->tid == raw->tid))
+	if (own && !r->has_thread)
 		perf_note_sample(r, e, raw->time_ns);
-	else if (e && !s->attr.freq) /* inherited */
+	if (e && !own && !s->attr.freq) /* inherited */
 		raw->period_ns = period;
 	if (s->attr.freq)
 		raw->period_ns = cycles_ns(s, period);
 	if (raw->pid <= 0 || perf_is_second(s, e, raw->tid))
 		return;
-	histogram_add(&s->delays, clock_monotonic_ns() - raw->time_ns);
-	session_sample(s->session, raw, NULL);
+	find_early(s, r, raw);
+	if (session_sample(s->session, raw, &stored))
+		note_wants(s, raw, &stored);
+	early_store_drop(&r->early, r->ring.tail);
 }
 
 static void decode_sample(struct perf_sampler *s, struct cpu_ring *r, struct cursor *c)
 {
 	uint64_t ips[MAX_KERNEL_FRAMES], period = 0;
 	struct raw_sample raw = {0};
-	struct watched_event *e = event_table_find(&r->events, cursor_u64(c));
+	struct watched_event *e = perf_event_of(r, cursor_u64(c));
 	bool off_cpu = e && e->off_cpu;
 
 	cursor_skip(c, 8); /* ip: in the registers, or first in the chain */

@@ -15,10 +15,15 @@
  */
 #include "sample/perf/perf_priv.h"
 
+#include <string.h>
+#include <unistd.h>
+
 #include "base/clock.h"
 
 /* Before the caller gets its turn, though new records keep coming. */
 #define MAX_ROUNDS 16
+/* How long a sample may wait for its ring's thread. */
+#define PATIENCE_NS (8 * NS_PER_MS)
 
 /* Looks at the oldest record of a ring. */
 static void look(struct perf_sampler *s, struct cpu_ring *r)
@@ -44,11 +49,35 @@ static struct cpu_ring *oldest(struct perf_sampler *s)
 
 static void begin_round(struct perf_sampler *s)
 {
+	s->round_ns = clock_monotonic_ns();
 	vec_each(&s->rings, ring) {
 		perf_ring_begin(&ring->ring);
 		if (!ring->next)
 			look(s, ring);
 	}
+}
+
+/* A sample whose stack the ring's thread is about to read. */
+static bool is_too_young(const struct perf_sampler *s, struct cpu_ring *r)
+{
+	uint64_t id;
+
+	if (r->next->type != PERF_RECORD_SAMPLE || s->round_ns >= r->next_ns + PATIENCE_NS ||
+		!early_is_due(r, r->ring.tail))
+		return false;
+	memcpy(&id, r->next + 1, sizeof(id));
+
+	const struct watched_event *e = perf_event_of(r, id);
+
+	return e && !e->off_cpu;
+}
+
+/* The ring whose record comes next, NULL when none may be taken yet. */
+static struct cpu_ring *next_ring(struct perf_sampler *s)
+{
+	struct cpu_ring *r = oldest(s);
+
+	return r && !is_too_young(s, r) ? r : NULL;
 }
 
 uint64_t perf_oldest_ns(struct sampler *sampler)
@@ -57,7 +86,7 @@ uint64_t perf_oldest_ns(struct sampler *sampler)
 
 	begin_round(s);
 
-	const struct cpu_ring *r = oldest(s);
+	const struct cpu_ring *r = next_ring(s);
 
 	return r ? r->next_ns : UINT64_MAX;
 }
@@ -66,7 +95,7 @@ void perf_drain_until(struct sampler *sampler, uint64_t time_ns)
 {
 	struct perf_sampler *s = perf_of(sampler);
 
-	for (struct cpu_ring *r = oldest(s); r && r->next_ns <= time_ns; r = oldest(s)) {
+	for (struct cpu_ring *r = next_ring(s); r && r->next_ns <= time_ns; r = next_ring(s)) {
 		s->ring_bytes_read += r->next->size;
 		perf_decode(s, r);
 		r->handled_ns = r->next_ns;
@@ -78,13 +107,23 @@ void perf_drain_until(struct sampler *sampler, uint64_t time_ns)
 /* Whether there was anything. */
 static bool drain_round(struct perf_sampler *s, bool last)
 {
-	uint64_t horizon = last ? UINT64_MAX : clock_monotonic_ns();
-	bool any;
+	uint64_t before = s->ring_bytes_read;
 
 	begin_round(s);
-	any = oldest(s);
-	perf_drain_until(&s->sampler, horizon);
-	return any;
+	perf_drain_until(&s->sampler, last ? UINT64_MAX : s->round_ns);
+	return s->ring_bytes_read != before;
+}
+
+/* The timer that the rings' threads have set has done its work. */
+static void take_kick(struct perf_sampler *s)
+{
+	uint64_t times;
+
+	if (s->timer_fd < 0)
+		return;
+	if (read(s->timer_fd, &times, sizeof(times)) != sizeof(times))
+		return; /* it still runs, or was not set */
+	__atomic_store_n(&s->kicked, false, __ATOMIC_RELEASE);
 }
 
 uint64_t perf_drain(struct sampler *sampler, bool last)
@@ -93,11 +132,15 @@ uint64_t perf_drain(struct sampler *sampler, bool last)
 	uint64_t again_ns;
 	int rounds = 0;
 
+	take_kick(s);
 	perf_off_cpu_look(s);
 	while (drain_round(s, last) && ++rounds < MAX_ROUNDS)
 		;
 	vec_each(&s->rings, r)
-		perf_jitter(s, r);
+		if (!r->has_thread)
+			perf_jitter(s, r);
 	again_ns = perf_off_cpu_settle(s, last);
+	if (oldest(s) && again_ns > PATIENCE_NS)
+		again_ns = PATIENCE_NS;
 	return rounds < MAX_ROUNDS ? again_ns : 0;
 }

@@ -27,14 +27,14 @@
 /* An ioctl that interrupts the CPU the thread is on: at high rates not for each sample. */
 #define DRAW_EVERY_NS (4 * NS_PER_MS)
 
-static int64_t draw_period(struct perf_sampler *s)
+static int64_t draw_period(const struct perf_sampler *s, struct cpu_ring *r)
 {
-	s->random += 0x9e3779b97f4a7c15ULL;
-	return (int64_t)(s->period_ns / 2 + hash_u64(s->random) % (s->period_ns + 1));
+	r->random += 0x9e3779b97f4a7c15ULL;
+	return (int64_t)(s->period_ns / 2 + hash_u64(r->random) % (s->period_ns + 1));
 }
 
 /* At most a quarter of a period is paid at a time. */
-static int64_t pay_back(struct perf_sampler *s, struct watched_event *e)
+static int64_t pay_back(const struct perf_sampler *s, struct watched_event *e)
 {
 	int64_t most = (int64_t)s->period_ns / 4, paid = e->debt_ns;
 
@@ -43,7 +43,8 @@ static int64_t pay_back(struct perf_sampler *s, struct watched_event *e)
 	return paid;
 }
 
-static void draw_anew(struct perf_sampler *s, struct watched_event *e, uint64_t now)
+static void draw_anew(const struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e,
+	uint64_t now)
 {
 	int64_t mean = (int64_t)s->period_ns;
 	int64_t late = now > e->sampled_ns ? (int64_t)(now - e->sampled_ns) : 0;
@@ -57,7 +58,7 @@ static void draw_anew(struct perf_sampler *s, struct watched_event *e, uint64_t 
 		e->debt_ns += kept;
 		return;
 	}
-	set = draw_period(s) + pay_back(s, e);
+	set = draw_period(s, r) + pay_back(s, e);
 	if (!s->attr.freq) /* a frequency does not restart anything */
 		set -= late;
 	if (set < mean / 8) {
@@ -83,14 +84,16 @@ void perf_jitter(struct perf_sampler *s, struct cpu_ring *r)
 	uint64_t now = clock_monotonic_ns();
 	size_t kept = 0;
 
+	pthread_mutex_lock(&r->lock);
 	for (size_t i = 0; i < r->sampled.len; i++) {
 		uint64_t id = r->sampled.data[i];
 		struct watched_event *e = event_table_find(&r->events, id);
 
 		if (e && now - e->drawn_ns >= DRAW_EVERY_NS)
-			draw_anew(s, e, now);
+			draw_anew(s, r, e, now);
 		else if (e)
 			r->sampled.data[kept++] = id;
 	}
 	r->sampled.len = kept;
+	pthread_mutex_unlock(&r->lock);
 }

@@ -173,13 +173,13 @@ void perf_off_cpu_sample(struct perf_sampler *s, const struct raw_sample *raw)
 			stack);
 }
 
-void perf_off_cpu_switch(struct perf_sampler *s, const struct cpu_ring *r)
+void perf_off_cpu_switch(struct perf_sampler *s, struct cpu_ring *r)
 {
 	const struct perf_event_header *header = r->next;
 	struct perf_trailer t;
 
 	if (!s->off_cpu || !perf_trailer(header, &t) || (pid_t)t.pid <= 0 || (pid_t)t.tid <= 0 ||
-		perf_is_second(s, event_table_find(&r->events, t.id), (pid_t)t.tid))
+		perf_is_second(s, perf_event_of(r, t.id), (pid_t)t.tid))
 		return;
 	if (header->misc & PERF_RECORD_MISC_SWITCH_OUT)
 		off_cpu_out(s->off_cpu, (pid_t)t.pid, (pid_t)t.tid, t.time_ns, (uint16_t)t.cpu,

@@ -17,10 +17,12 @@
  *	jitter.c  the next period
  *	off_cpu.c threads leaving and entering CPUs
  *	cycles.c  how long a cycle is
+ *	early.c   the stack beyond the copy, read at the moment of the sample
  */
 #ifndef SONDE_SAMPLE_PERF_PRIV_H
 #define SONDE_SAMPLE_PERF_PRIV_H
 
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "base/histogram.h"
@@ -28,8 +30,19 @@
 #include "os/perf_event.h"
 #include "sample/blocked.h"
 #include "sample/off_cpu.h"
+#include "sample/perf/early.h"
+#include "sample/perf/early_store.h"
 #include "sample/sampler.h"
 #include "sample/throttling.h"
+
+/* Registers in a sample, and the place of the stack pointer among them; see event.c. */
+#if defined(__x86_64__)
+#define PERF_REG_COUNT 17u
+#define PERF_REG_SP 7u
+#else
+#define PERF_REG_COUNT 33u
+#define PERF_REG_SP 31u
+#endif
 
 /* One event: one thread (or every thread, in system-wide mode) on one CPU. */
 struct watched_event {
@@ -59,8 +72,18 @@ struct cpu_ring {
 	const struct perf_event_header *next; /* its oldest record; NULL: none, or not looked */
 	uint64_t next_ns;                     /* time of that */
 	uint64_t handled_ns;                  /* time of the one before; 0: none yet */
-	struct event_table events;            /* that write to it */
-	VEC(uint64_t) sampled;                /* ids of those that wait for a new period */
+
+	pthread_mutex_t lock;      /* over what both the drain and the ring's thread use: */
+	struct event_table events; /* that write to it; changed by the drain's thread alone */
+	VEC(uint64_t) sampled;     /* ids of those that wait for a new period */
+	uint64_t random;
+
+	/* early.c */
+	struct perf_sampler *sampler;
+	bool has_thread;
+	pthread_t thread;
+	uint64_t seen; /* position in the ring up to which the thread has looked */
+	struct early_store early;
 };
 
 /* A thread that was attached, and that nothing was asked about yet. */
@@ -83,10 +106,14 @@ struct perf_sampler {
 	VEC(pid_t) watched; /* threads with events of their own, ascending */
 	size_t missed_threads;
 	rlim_t max_fd; /* events stay below, so that /proc and object files can still be opened */
-	uint64_t period_ns, random;
+	uint64_t period_ns;
 	uint64_t cycle_ps; /* picoseconds of a cycle, when cycles are counted; 0: not known */
 	uint64_t ring_bytes_read;
 	struct histogram delays; /* of samples, from their time to when we came to them */
+	int timer_fd, stop_fd;   /* early.c: has the drain called; ends the threads */
+	bool kicked;             /* the timer runs */
+	uint64_t round_ns;       /* when the drain last looked at the rings */
+	struct early_wants wants;
 
 	/* for off_cpu.c */
 	struct off_cpu *off_cpu;       /* NULL: not asked for */
@@ -155,16 +182,20 @@ void perf_off_cpu_look(struct perf_sampler *s);
 
 /* Records; those that the session has as well, after it. */
 void perf_off_cpu_sample(struct perf_sampler *s, const struct raw_sample *raw);
-void perf_off_cpu_switch(struct perf_sampler *s, const struct cpu_ring *r);
+void perf_off_cpu_switch(struct perf_sampler *s, struct cpu_ring *r);
 void perf_off_cpu_forked(struct perf_sampler *s, pid_t pid, pid_t tid, uint64_t time_ns);
 void perf_off_cpu_exec(struct perf_sampler *s, pid_t pid, uint64_t time_ns);
 
 /* After records were handled. When to look again, in ns from now. */
 uint64_t perf_off_cpu_settle(struct perf_sampler *s, bool last);
 
-/* jitter.c: notes a sample of an event of the thread's own; draws new periods for such events */
+/* jitter.c: notes a sample of an event of the thread's own (under the lock); draws new periods for
+ * such events */
 void perf_note_sample(struct cpu_ring *r, struct watched_event *e, uint64_t time_ns);
 void perf_jitter(struct perf_sampler *s, struct cpu_ring *r);
+
+/* The event of that id, NULL when it is none of ours any more; for the drain's thread. */
+struct watched_event *perf_event_of(struct cpu_ring *r, uint64_t id);
 
 /* decode.c: hands the ring's next record to the session */
 void perf_decode(struct perf_sampler *s, struct cpu_ring *r);

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/hash.h"
 #include "os/rights.h"
 
 /* Memory for all rings together, and bounds for one; powers of two. */
@@ -72,6 +74,10 @@ static int open_rings(struct perf_sampler *s, const char *cpus, struct err *err)
 		}
 		at = *end == ',' ? end + 1 : end;
 	}
+	vec_each(&s->rings, r) { /* they stay where they are now */
+		pthread_mutex_init(&r->lock, NULL);
+		r->random = clock_monotonic_ns() + hash_u64((uint64_t)r->cpu);
+	}
 	return s->rings.len ? 0 : err_set(err, ENODEV, "cannot tell which CPUs are online");
 }
 
@@ -93,6 +99,8 @@ void perf_close_rings(struct perf_sampler *s)
 	vec_each(&s->rings, r) {
 		event_table_release(&r->events);
 		vec_release(&r->sampled);
+		early_store_release(&r->early);
+		pthread_mutex_destroy(&r->lock);
 		perf_ring_unmap(&r->ring);
 		close(r->fd);
 	}
