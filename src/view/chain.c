@@ -122,6 +122,29 @@ static bool is_user_code(const struct profile_function *f)
 	return !f->kernel && f->state == STATE_ON_CPU && f->module != PROFILE_NONE;
 }
 
+/* Where all programs and threads start tells nothing of one. */
+static void drop_start(struct chain *c)
+{
+	static const char *const starts[] = {
+		"_start", "__libc_start_", "clone", "clone3", "start_thread", "thread_start"};
+	size_t from = 0;
+
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]) && from + 1 < c->len;) {
+		size_t len = strlen(starts[i]);
+		const char *name = c->data[from].name;
+
+		if (strncmp(name, starts[i], len) != 0 || (name[len] && starts[i][len - 1] != '_')) {
+			i++;
+			continue;
+		}
+		from++;
+		i = 0;
+	}
+	c->len -= from;
+	if (from)
+		memmove(c->data, c->data + from, c->len * sizeof(*c->data));
+}
+
 int chain_of_node(const struct profile *p, const struct profile_tree *tree, uint32_t node,
 	struct chain *ret)
 {
@@ -136,6 +159,7 @@ int chain_of_node(const struct profile *p, const struct profile_tree *tree, uint
 		rc = add_function(ret, &p->functions.data[nodes[n].function], nodes[n].inlined,
 			nodes[n].guessed, user);
 	chain_reverse(ret->data, ret->len);
+	drop_start(ret);
 	return rc;
 }
 
@@ -159,5 +183,6 @@ int chain_of_stack(const struct profile *p, uint32_t stack, struct chain *ret)
 	}
 	free(levels);
 	chain_reverse(ret->data, ret->len);
+	drop_start(ret);
 	return rc;
 }

@@ -326,10 +326,10 @@ static void legend(struct flame *g)
 	buf_printf(g->out, "<text class=\"soft\" x=\"%u\" y=\"58\">", x);
 	words_count(g->out, g->pruned);
 	buf_str(g->out, g->pruned == 1 ? " branch" : " branches");
-	buf_printf(g->out, " narrower than %.2g%% not drawn: the ends of ",
+	buf_printf(g->out, " narrower than %.2g%% not drawn (",
 		g->min_percent);
 	xml_share(g->out, g->pruned_percent);
-	buf_str(g->out, " of the stacks</text>\n");
+	buf_str(g->out, " of all)</text>\n");
 }
 
 static void add_without_newline(struct buf *out, const struct buf *words)

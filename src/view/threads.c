@@ -282,27 +282,6 @@ static size_t label(struct table *table, const struct thread_row *r)
 
 #define LEAST_PLACE_COLUMNS 20
 
-/* Where all threads start, and the state, which has a column. */
-static void drop_obvious(struct chain *c)
-{
-	static const char *const starts[] = {
-		"_start", "__libc_start", "clone", "start_thread", "thread_start"};
-	size_t from = 0;
-
-	if (c->len > 1 && c->data[c->len - 1].aside)
-		c->len--;
-	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]) && from + 1 < c->len;) {
-		if (strncmp(c->data[from].name, starts[i], strlen(starts[i])) != 0) {
-			i++;
-			continue;
-		}
-		from++;
-		i = 0;
-	}
-	c->len -= from;
-	memmove(c->data, c->data + from, c->len * sizeof(*c->data));
-}
-
 /* Where threads that only wait do so, as far as the line is long enough to say it. */
 static int place(struct table *table, const struct thread_row *r, size_t used)
 {
@@ -316,7 +295,9 @@ static int place(struct table *table, const struct thread_row *r, size_t used)
 	rc = chain_of_stack(table->p, t->waits_in, &table->chain);
 	if (rc)
 		return rc;
-	drop_obvious(&table->chain);
+	/* The state has a column. */
+	if (table->chain.len > 1 && table->chain.data[table->chain.len - 1].aside)
+		table->chain.len--;
 	paint(table->out, table->t, PAINT_DIM, " in ");
 	chain_draw(table->out, table->t, table->chain.data, table->chain.len,
 		columns ? columns - used - 4 : 0);

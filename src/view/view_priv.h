@@ -167,8 +167,8 @@ void chain_reverse(struct chain_link *links, size_t count);
 
 VEC_TYPE(chain, struct chain_link);
 
-/* The path to a node of a tree of whole stacks, for a reader who asks what a thread was doing: of
- * the kernel only what has no user code around it. 0 or -ENOMEM. */
+/* The path to a node of a tree of whole stacks, for a reader who asks what a thread was doing: not
+ * where all threads start, and of the kernel only what has no user code around it. 0 or -ENOMEM. */
 int chain_of_node(const struct profile *p, const struct profile_tree *tree, uint32_t node,
 	struct chain *ret);
 

@@ -63,8 +63,8 @@ Stacks: 100% rooted on-cpu, 87.5% off-cpu, 0% truncated, 0% guessed, 0% unresolv
  14.2%  ├ clock_nanosleep › [syscall clock_nanosleep]
  14.0%  │   woken by a timer or a device
   9.0%  └ pthread_mutex_lock › [futex]
-  7.5%      woken by holder (server): clone › worker › pthread_mutex_unlock
-  1.5%      woken by client (client): _start › post_request › pthread_mutex_unlock
+  7.5%      woken by holder (server): worker › pthread_mutex_unlock
+  1.5%      woken by client (client): post_request › pthread_mutex_unlock
   1.0%  [truncated] › [syscall poll]
   1.0%    who woke it is not known
 
@@ -83,8 +83,8 @@ def one_state_of_one_thread():
  18.0%  do_futex
  18.0%  schedule
  18.0%  [futex]
- 15.0%    woken by holder (server): clone › worker › pthread_mutex_unlock
-  3.0%    woken by client (client): _start › post_request › pthread_mutex_unlock
+ 15.0%    woken by holder (server): worker › pthread_mutex_unlock
+  3.0%    woken by client (client): post_request › pthread_mutex_unlock
 """)
 
 

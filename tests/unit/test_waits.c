@@ -93,8 +93,8 @@ TEST(summary_has_room_for_more)
 		" 14.2%  ├ clock_nanosleep › [syscall clock_nanosleep]\n"
 		" 14.0%  │   woken by a timer or a device\n"
 		"  9.0%  └ pthread_mutex_lock › [futex]\n"
-		"  7.5%      woken by holder (server): clone › worker › pthread_mutex_unlock\n"
-		"  1.5%      woken by client (client): _start › post_request › pthread_mutex_unlock\n"
+		"  7.5%      woken by holder (server): worker › pthread_mutex_unlock\n"
+		"  1.5%      woken by client (client): post_request › pthread_mutex_unlock\n"
 		"  1.0%  [truncated] › [syscall poll]\n"
 		"  1.0%    who woke it is not known\n"
 		"\n"
@@ -131,8 +131,8 @@ TEST(summary_off_the_cpu)
 		" 14.2%  ├ clock_nanosleep › [syscall clock_nanosleep]\n"
 		" 14.0%  │   woken by a timer or a device\n"
 		"  9.0%  ├ pthread_mutex_lock › [futex]\n"
-		"  7.5%  │   woken by holder (server): clone › worker › pthread_mutex_unlock\n"
-		"  1.5%  │   woken by client (client): _start › post_request › pthread_mutex_unlock\n"
+		"  7.5%  │   woken by holder (server): worker › pthread_mutex_unlock\n"
+		"  1.5%  │   woken by client (client): post_request › pthread_mutex_unlock\n"
 		"  0.8%  └ serve › parse<int; char> (inl) › [run queue]\n"
 		"  1.0%  [truncated] › [syscall poll]\n"
 		"  1.0%    who woke it is not known\n");
@@ -319,8 +319,8 @@ TEST(text_has_whole_stacks)
 		"  9.0%  │   do_futex\n"
 		"  9.0%  │   schedule\n"
 		"  9.0%  │   [futex]\n"
-		"  7.5%  │     woken by holder (server): clone › worker › pthread_mutex_unlock\n"
-		"  1.5%  │     woken by client (client): _start › post_request › pthread_mutex_unlock\n"
+		"  7.5%  │     woken by holder (server): worker › pthread_mutex_unlock\n"
+		"  1.5%  │     woken by client (client): post_request › pthread_mutex_unlock\n"
 		"  1.0%  └ [truncated]\n"
 		"  1.0%    [syscall poll]\n"
 		"  1.0%      who woke it is not known\n"));
@@ -338,6 +338,21 @@ TEST(unknown_wakers_are_told_once)
 	check(strstr(got.data, "who ended the waits is not known: that needs BPF"));
 	check(!strstr(got.data, "woken"));
 	buf_release(&got);
+	profile_free(p);
+}
+
+TEST(hints_of_waits)
+{
+	struct profile *p = wall_profile(NULL);
+	struct hints hints = {0};
+
+	p->quality.intervals_thinned = 5;
+	check(!facts_hints(p, &hints, NULL));
+	check_u64(hints.len, 2);
+	check_str(hints.data[0],
+		"9.1% of waits have no stack: where the threads waited then is not known");
+	check(strstr(hints.data[1], "45.5% of waits stand for others, too"));
+	hints_release(&hints);
 	profile_free(p);
 }
 
@@ -380,8 +395,8 @@ TEST(svg_tells_waiting_from_running)
 
 	check(strstr(got.data,
 		"<title>[futex]\n3.6%, 18 ms\n"
-		"83.3% woken by holder (server): clone › worker › pthread_mutex_unlock\n"
-		"16.7% woken by client (client): _start › post_request › pthread_mutex_unlock"
+		"83.3% woken by holder (server): worker › pthread_mutex_unlock\n"
+		"16.7% woken by client (client): post_request › pthread_mutex_unlock"
 		"</title>"));
 	check(strstr(got.data, "<title>parse&lt;int; char&gt; (inlined)\n10.3%, 52 ms, 10.0% itself"));
 	check(strstr(got.data, ">off the CPU</text>"));
@@ -442,6 +457,7 @@ int main(int argc, char **argv)
 		T(waits_are_not_hot), T(summary_without_samples),
 		T(rows_that_do_not_fit_are_counted), T(names_of_idle_threads),
 		T(watched_time_where_it_differs), T(text_has_whole_stacks),
-		T(unknown_wakers_are_told_once), T(json_has_states_and_wakers),
+		T(unknown_wakers_are_told_once), T(hints_of_waits),
+		T(json_has_states_and_wakers),
 		T(svg_tells_waiting_from_running), T(dump_prints_intervals), T(no_memory));
 }
