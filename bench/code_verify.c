@@ -5,9 +5,11 @@
  *
  *	code_verify [-n EVERY] [-v] FILE...     every EVERY-th instruction; -v: print differences
  *
- * One line a file and question: at which share of the addresses there is an answer, and which share
- * of the answers is wrong (another CFA, or a preserved register elsewhere). Addresses are those of
- * all instructions, and those behind calls, where callers stand.
+ * The analysis knows nothing but the code: where functions start it has to find out itself. Columns are shares
+ * of the addresses asked about: all instructions, and those behind calls, where callers stand. "wrong": another
+ * CFA; "register": a preserved register elsewhere (call frame information does not say when an
+ * epilogue has restored one, so a little of this is its fault); "other": the CFA counts from another
+ * register, which cannot be compared.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,20 +22,21 @@
 
 struct file {
 	struct cfi_file cfi;
-	struct unwind_module *module;
+	struct unwind_module *module, *bare; /* bare: without its call frame information */
 	const uint8_t *text;
 	uint64_t start, end;
 	struct flow_code code;
 };
 
-enum question { FROM_START, TO_RETURN, QUESTIONS };
+enum question { SINCE_START, TO_RETURN, TOGETHER, QUESTIONS };
+
+static const char *const question_names[] = {"since the start", "to the return", "together"};
 
 struct score {
-	uint64_t asked, none, right, other_base, wrong_cfa, wrong_register, lost, disagree;
+	uint64_t asked, none, right, other_base, wrong_cfa, wrong_register, lost;
 };
 
 static struct score scores[QUESTIONS][2]; /* [1]: behind calls */
-static uint64_t both_wrong, one_wrong;
 static bool verbose;
 static unsigned every = 1;
 
@@ -52,7 +55,7 @@ static bool is_start(void *ctx, uint64_t addr)
 	const struct file *f = (const struct file *)ctx;
 	uint64_t start;
 
-	return unwind_module_function(f->module, addr, &start) && start == addr;
+	return unwind_module_named_start(f->bare, addr, &start) && start == addr;
 }
 
 static const struct reg_rule *rule_of(const struct unwind_rule *rule, uint8_t reg)
@@ -64,24 +67,29 @@ static const struct reg_rule *rule_of(const struct unwind_rule *rule, uint8_t re
 }
 
 /* Compilers do not say that an epilogue has restored a register. */
-static bool register_right(const struct unwind_rule *rule, const struct frame_shape *s, unsigned i,
-	uint8_t reg)
+static bool register_right(const struct arch *arch, const struct unwind_rule *rule,
+	const struct frame_shape *s, unsigned i)
 {
-	const struct reg_rule *r = rule_of(rule, reg);
+	const struct reg_rule *r = rule_of(rule, arch->followed[i]);
 	bool saved = r && r->kind == REG_AT_CFA;
 
-	if (s->regs[i].place == FLOW_SAVED)
+	bool below = s->cfa_reg == arch->sp && s->cfa_offset + s->regs[i].offset < 0;
+
+	/* What is saved below sp is not saved yet, or was popped, and the walk knows. */
+	if (s->regs[i].place == FLOW_SAVED && !below)
 		return saved && r->offset == s->regs[i].offset;
 	if (!saved)
 		return true;
 	/* Below sp: popped already. */
-	return s->cfa_offset + r->offset < 0 || s->cfa_reg != UNWIND_X86_RSP;
+	return s->cfa_offset + r->offset < 0 || s->cfa_reg != arch->sp;
 }
 
-static void judge(const struct file *f, struct score *score, uint64_t pc, const char *what,
+/* CFA and registers of `s`, judged by the rule at the same address. */
+static void judge(const struct file *f, enum question q, bool is_return, uint64_t pc,
 	const struct unwind_rule *rule, const struct frame_shape *s)
 {
 	const struct arch *arch = f->code.arch;
+	struct score *score = &scores[q][is_return];
 
 	if (s->cfa_reg != rule->cfa_reg) {
 		score->other_base++;
@@ -90,55 +98,46 @@ static void judge(const struct file *f, struct score *score, uint64_t pc, const 
 	if (s->cfa_offset != rule->cfa_offset) {
 		score->wrong_cfa++;
 		if (verbose)
-			printf("%" PRIx64 " %s: CFA %d+%d, not %d+%d%s\n", pc, what, s->cfa_reg,
-				s->cfa_offset, rule->cfa_reg, rule->cfa_offset, s->tail ? " (tail)" : "");
+			printf("%" PRIx64 " %s: CFA %d%+d, not %d%+d%s\n", pc, question_names[q],
+				s->cfa_reg, s->cfa_offset, rule->cfa_reg, rule->cfa_offset,
+				s->tail ? " (tail)" : "");
 		return;
 	}
 	for (unsigned i = 1; i < arch->followed_count; i++) {
-		if (s->regs[i].place == FLOW_LOST) {
-			score->lost++;
-			if (verbose)
-				printf("%" PRIx64 " %s: register %d is lost\n", pc, what, arch->followed[i]);
-			return;
-		}
-		if (!register_right(rule, s, i, arch->followed[i])) {
-			score->wrong_register++;
-			if (verbose)
-				printf("%" PRIx64 " %s: register %d is wrong: %d\n", pc, what,
-					arch->followed[i], s->regs[i].offset);
-			return;
-		}
+		bool lost = s->regs[i].place == FLOW_LOST;
+
+		if (!lost && register_right(arch, rule, s, i))
+			continue;
+		score->lost += lost;
+		score->wrong_register += !lost;
+		if (verbose)
+			printf("%" PRIx64 " %s: register %d is %s\n", pc, question_names[q],
+				arch->followed[i], lost ? "lost" : "wrong");
+		return;
 	}
 	score->right++;
 }
 
-static void compare_at(const struct file *f, uint64_t start, uint64_t pc, bool is_return)
+static void compare_at(const struct file *f, uint64_t pc, bool is_return)
 {
 	const struct unwind_rule *rule = unwind_module_rule(f->module, pc - is_return);
 	struct frame_shape s[QUESTIONS];
-	bool got[QUESTIONS];
+	bool got[QUESTIONS], has_start;
+	uint64_t start;
 
 	if (!rule || rule->cfa_kind != CFA_REG_OFFSET)
 		return;
-	got[FROM_START] = flow_from_start(&f->code, start, pc, &s[FROM_START]);
+	has_start = unwind_module_named_start(f->bare, pc - is_return, &start);
+	got[SINCE_START] = has_start && flow_from_start(&f->code, start, pc, &s[SINCE_START]);
 	got[TO_RETURN] = flow_to_return(&f->code, pc, is_return, &s[TO_RETURN]);
+	got[TOGETHER] = flow_frame(
+		&f->code, has_start ? &start : NULL, pc, is_return, &s[TOGETHER]);
 	for (unsigned q = 0; q < QUESTIONS; q++) {
-		struct score *score = &scores[q][is_return];
-
-		score->asked++;
+		scores[q][is_return].asked++;
 		if (got[q])
-			judge(f, score, pc, q ? "to return" : "from start", rule, &s[q]);
-		else {
-			score->none++;
-			if (verbose)
-				printf("%" PRIx64 " %s: none\n", pc, q ? "to return" : "from start");
-		}
-	}
-	if (got[0] && got[1] && s[0].cfa_reg == s[1].cfa_reg) {
-		if (s[0].cfa_offset != s[1].cfa_offset)
-			scores[0][is_return].disagree++;
-		else if (s[0].cfa_reg == rule->cfa_reg && s[0].cfa_offset != rule->cfa_offset)
-			both_wrong++;
+			judge(f, (enum question)q, is_return, pc, rule, &s[q]);
+		else
+			scores[q][is_return].none++;
 	}
 }
 
@@ -152,41 +151,61 @@ static void compare_function(const struct file *f, uint64_t start, uint64_t end)
 		first->cfa_offset != (f->code.arch->lr == ARCH_NO_REG ? 8 : 0))
 		return;
 	for (uint64_t pc = start; pc < end;) {
-		size_t len;
-		const uint8_t *bytes = read_code((void *)f, pc, &len);
+		size_t len = 0;
+		const uint8_t *bytes = read_code((void *)(uintptr_t)f, pc, &len);
 		struct insn insn = f->code.arch->decode(bytes, bytes ? len : 0, pc);
 
 		if (!insn.len)
 			return;
 		if (n++ % every == 0 && !insn.padding)
-			compare_at(f, start, pc, false);
+			compare_at(f, pc, false);
 		pc += insn.len;
 		if (insn.op == INSN_CALL && n % every == 0)
-			compare_at(f, start, pc, true);
+			compare_at(f, pc, true);
 	}
+}
+
+static double percent(uint64_t n, uint64_t of)
+{
+	return of ? 100.0 * (double)n / (double)of : 0;
 }
 
 static void print_scores(const char *path)
 {
-	static const char *const names[] = {"from start", "to return"};
-
+	printf("%s\n%-30s %9s %8s %8s %8s %8s %8s %8s\n", path, "", "asked", "right", "no answer",
+		"wrong", "register", "lost", "other");
 	for (unsigned q = 0; q < QUESTIONS; q++) {
 		for (unsigned ret = 0; ret < 2; ret++) {
 			const struct score *s = &scores[q][ret];
-			double n = s->asked ? (double)s->asked : 1;
 
-			printf("%s: %s, %s: %" PRIu64 " asked, right %.3f%%, none %.3f%%, other base "
-			       "%.3f%%, wrong CFA %.4f%%, register %.4f%%, lost %.3f%% disagree %.3f%%\n",
-				path, names[q], ret ? "behind calls" : "anywhere", s->asked,
-				100 * (double)s->right / n, 100 * (double)s->none / n,
-				100 * (double)s->other_base / n, 100 * (double)s->wrong_cfa / n,
-				100 * (double)s->wrong_register / n, 100 * (double)s->lost / n,
-				100 * (double)s->disagree / n);
+			printf("  %-16s %-11s %9" PRIu64 " %7.2f%% %7.2f%% %7.3f%% %7.3f%% %7.3f%% %7.2f%%\n",
+				question_names[q], ret ? "after calls" : "anywhere", s->asked,
+				percent(s->right, s->asked), percent(s->none, s->asked),
+				percent(s->wrong_cfa, s->asked),
+				percent(s->wrong_register, s->asked),
+				percent(s->lost, s->asked), percent(s->other_base, s->asked));
 		}
 	}
-	printf("both wrong %" PRIu64 "\n", both_wrong);
 	memset(scores, 0, sizeof(scores));
-	both_wrong = one_wrong = 0;
+}
+
+/* The largest executable segment. */
+static bool find_text(struct file *f)
+{
+	size_t size;
+	const char *raw = elf_rawfile(f->cfi.elf, &size);
+	GElf_Phdr ph;
+
+	for (int i = 0; raw && gelf_getphdr(f->cfi.elf, i, &ph); i++) {
+		if (ph.p_type != PT_LOAD || !(ph.p_flags & PF_X) ||
+			ph.p_filesz <= f->end - f->start || ph.p_offset > size ||
+			ph.p_filesz > size - ph.p_offset)
+			continue;
+		f->start = ph.p_vaddr;
+		f->end = ph.p_vaddr + ph.p_filesz;
+		f->text = (const uint8_t *)raw + ph.p_offset;
+	}
+	return f->text != NULL;
 }
 
 static void compare_file(const char *path)
@@ -195,33 +214,35 @@ static void compare_file(const char *path)
 	uint64_t next = 0, offset;
 	struct cfi_cie cie = {.offset = UINT64_MAX};
 	enum cfi_entry entry;
-	size_t size;
 
-	if (!cfi_file_open(&f.cfi, path) || unwind_module_new(&f.cfi.input, &f.module, NULL))
+	if (!cfi_file_open(&f.cfi, path) || !find_text(&f)) {
+		fprintf(stderr, "%s: not read\n", path);
 		return;
-
-	const char *raw = elf_rawfile(f.cfi.elf, &size);
-	GElf_Phdr ph;
-
-	for (int i = 0; gelf_getphdr(f.cfi.elf, i, &ph); i++) {
-		if (ph.p_type == PT_LOAD && (ph.p_flags & PF_X) && ph.p_filesz > f.end - f.start) {
-			f.start = ph.p_vaddr;
-			f.end = ph.p_vaddr + ph.p_filesz;
-			f.text = (const uint8_t *)raw + ph.p_offset;
-		}
 	}
-	f.code = (struct flow_code){arch_of(f.cfi.input.arch), &f, read_code, is_start};
+
+	struct unwind_section text = {f.text, f.end - f.start, f.start};
+	struct unwind_module_input bare = {
+		.arch = f.cfi.input.arch, .text = &text, .text_count = 1};
 	struct cfi_section section = {.bytes = f.cfi.input.eh_frame.bytes,
-		.size = f.cfi.input.eh_frame.size, .vaddr = f.cfi.input.eh_frame.vaddr,
-		.data_base = f.cfi.input.data_base, .arch = f.cfi.input.arch};
+		.size = f.cfi.input.eh_frame.size,
+		.vaddr = f.cfi.input.eh_frame.vaddr,
+		.data_base = f.cfi.input.data_base,
+		.arch = f.cfi.input.arch};
+
+	if (unwind_module_new(&f.cfi.input, &f.module, NULL) ||
+		unwind_module_new(&bare, &f.bare, NULL))
+		return;
+	f.code = (struct flow_code){arch_of(f.cfi.input.arch), &f, read_code, is_start};
 	while ((entry = cfi_next(&section, &next, &offset)) != CFI_END) {
 		struct cfi_fde fde;
 
-		if (entry == CFI_FDE && cfi_read_fde(&section, offset, &cie, &fde) && !cie.signal_frame)
+		if (entry == CFI_FDE && cfi_read_fde(&section, offset, &cie, &fde) &&
+			!cie.signal_frame)
 			compare_function(&f, fde.start, fde.end);
 	}
 	print_scores(path);
 	unwind_module_free(f.module);
+	unwind_module_free(f.bare);
 	cfi_file_close(&f.cfi);
 }
 

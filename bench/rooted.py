@@ -156,6 +156,38 @@ def go():
     record_running([out])
 
 
+JAVA = """
+import java.util.*;
+public class Load {
+  static int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+  static int words(int n) { HashMap<String, Integer> m = new HashMap<>();
+    for (int i = 0; i < n; i++) m.merge("k" + (i * 7919 % 1009), 1, Integer::sum); return m.size(); }
+  static int sorted(int n) { List<Integer> v = new ArrayList<>();
+    for (int i = 0; i < n; i++) v.add(i * 7919 % 100003); v.sort((a, b) -> b - a); return v.get(0); }
+  static long deep(int d) { return d == 0 ? words(300) + sorted(300) : deep(d - 1) + 1; }
+  public static void main(String[] a) {
+    for (long s = 0; s >= 0;) s += fib(20) + words(2000) + sorted(5000) + deep(30); }
+}
+"""
+
+
+def java(*options):
+    def record():
+        subprocess.run(["javac", "-d", scratch(""), written("Load.java", JAVA)], check=True)
+        record_running(["java", *options, "-cp", scratch(""), "Load"], 3)
+    return record
+
+
+def callbacks(flags, compiler="gcc"):
+    def record():
+        record_running([compile_c("callbacks", tuple(flags), compiler, "tests/live/programs")])
+    return record
+
+
+BARE = ["-O2", "-static", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables",
+        "-fno-unwind-tables"]
+
+
 def own(flags, compiler="gcc"):
     return lambda: record_running([compile_c("work", tuple(flags), compiler), "0"])
 
@@ -175,6 +207,11 @@ ROWS = [
     ("C, static", ["gcc"], own(["-O2", "-static"])),
     ("C, static musl", ["musl-gcc"], own(["-O2", "-static"], "musl-gcc")),
     ("C, musl", ["musl-gcc"], own(["-O2"], "musl-gcc")),
+    ("callbacks, static musl", ["musl-gcc"], callbacks(["-O2", "-static"], "musl-gcc")),
+    ("callbacks, musl", ["musl-gcc"], callbacks(["-O2"], "musl-gcc")),
+    ("callbacks, static, no unwind tables", ["gcc"], callbacks(BARE)),
+    ("Java", ["javac", "java"], java()),
+    ("Java, frame pointers", ["javac", "java"], java("-XX:+PreserveFramePointer")),
     ("C, clang -O2", ["clang"], own(["-O2"], "clang")),
 ]
 
@@ -182,17 +219,18 @@ ROWS = [
 def row(name, commands, record):
     missing = [c for c in commands if not have(c)]
     if missing:
-        return [name, "-", "", "", "", "", "%s is not installed" % missing[0]]
+        return [name, "-", "", "", "", "", "", "%s is not installed" % missing[0]]
     if os.path.exists(scratch("r")):
         os.unlink(scratch("r"))
     record()
     if not os.path.exists(scratch("r")):
-        return [name, "-", "", "", "", "", "nothing was recorded"]
+        return [name, "-", "", "", "", "", "", "nothing was recorded"]
     got = report_json(scratch("r"))
     q = got["quality"]
     frames = folded_depth()
     return [name, got["samples"], "%.2f" % q["rooted_pct"], "%.2f" % q["truncated_pct"],
-            "%.2f" % q["guessed_frames_pct"], "%.2f" % q["unresolved_frames_pct"], "%.1f" % frames]
+            "%.2f" % q["guessed_frames_pct"], "%.2f" % q["prologue_frames_pct"],
+            "%.2f" % q["unresolved_frames_pct"], "%.1f" % frames]
 
 
 def folded_depth():
@@ -210,7 +248,7 @@ def main():
     wanted = sys.argv[1:]
     rows = [row(*r) for r in ROWS if not wanted or any(w in r[0] for w in wanted)]
     table("Stacks that reach their root, %d Hz" % HZ,
-          ["", "samples", "rooted %", "cut %", "guessed frames %", "unnamed frames %", "frames"], rows)
+          ["", "samples", "rooted %", "cut %", "guessed frames %", "by the code %", "unnamed frames %", "frames"], rows)
 
 
 main()

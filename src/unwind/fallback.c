@@ -70,7 +70,7 @@ static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step
 	if (!walk_read_stack(w, fp, &saved) || !walk_read_stack(w, fp + 8, &c.pc))
 		return walk_unreadable(w, fp + 8) == UNWIND_TRUNCATED ? UNWIND_TRUNCATED
 								      : UNWIND_NO_RULE;
-	if (!candidate_glance(w, &c, &call))
+	if (least == CALLS_US ? !candidate_examine(w, &c) : !candidate_glance(w, &c, &call))
 		return UNWIND_NO_RULE;
 	if (c.evidence < least && !candidate_is_planted(w, &c) && !is_pushed_by_hand(w, &c, fp, saved))
 		return UNWIND_NO_RULE;
@@ -393,8 +393,27 @@ static int step_prologue(struct walk *w, struct pc_info info, struct step *s)
 									: UNWIND_NO_RULE;
 }
 
-/* In code that keeps frame pointers, or may do so. Where the file as a whole does, its frames need no
- * analysis but the interrupted one, which may have none yet; what a JIT keeps is not known. */
+static bool is_go(const struct walk *w)
+{
+	return w->at.module && unwind_module_input(w->at.module)->go;
+}
+
+/* Goroutines and the runtime's own stacks are linked by frame pointers that leave the bytes we have. */
+static int step_go(struct walk *w, struct step *s)
+{
+	uint64_t fp = w->regs.value[w->arch->fp];
+	int result;
+
+	if (!walk_knows(&w->regs, w->arch->fp))
+		return UNWIND_NO_RULE;
+	if (!fp)
+		return UNWIND_ROOT;
+	result = step_fp(w, fp, UNREADABLE, s);
+	return result == UNWIND_NO_RULE ? UNWIND_TRUNCATED : result;
+}
+
+/* In code that keeps frame pointers, or may do so: what a JIT keeps is not known, and a file may have
+ * both kinds of functions next to each other. An interrupted frame may not be built yet. */
 static int step_framed(struct walk *w, struct pc_info info, struct step *s)
 {
 	const struct unwind_frame *f = walk_frame(w);
@@ -404,12 +423,14 @@ static int step_framed(struct walk *w, struct pc_info info, struct step *s)
 	struct candidate leaf = {0};
 	int result = UNWIND_NO_RULE;
 
-	if (!f->is_return || !w->at.module) {
-		result = step_prologue(w, info, s);
-		if (result == STEP_OK)
-			return result;
-		result = UNWIND_NO_RULE;
-	}
+	if (is_go(w) && f->is_return)
+		return step_go(w, s);
+	/* A direct call of us needs no second witness. */
+	if (f->is_return && w->at.module && fp_known && step_fp(w, fp, CALLS_US, s) == STEP_OK)
+		return STEP_OK;
+	result = step_prologue(w, info, s);
+	if (result != UNWIND_NO_RULE)
+		return result;
 	if (f->is_return) {
 		if (fp_known && !fp)
 			return UNWIND_ROOT; /* only the outermost frame has none */
@@ -436,8 +457,7 @@ static int step_framed(struct walk *w, struct pc_info info, struct step *s)
 
 int step_by_fallback(struct walk *w, struct pc_info info, int why, struct step *s)
 {
-	bool go = w->at.module && unwind_module_input(w->at.module)->go;
-	bool exact = !walk_frame(w)->is_return;
+	bool go = is_go(w), exact = !walk_frame(w)->is_return;
 	uint64_t fp = w->regs.value[w->arch->fp];
 	bool fp_known = walk_knows(&w->regs, w->arch->fp);
 	int result;
@@ -464,7 +484,7 @@ int step_by_fallback(struct walk *w, struct pc_info info, int why, struct step *
 		return is_sigreturn(w) ? step_by_sigframe(w, s) : why;
 	if (info.kind == PC_BARE) {
 		result = step_prologue(w, info, s);
-		if (result == STEP_OK)
+		if (result != UNWIND_NO_RULE)
 			return result;
 		result = step_scan(w, s);
 		if (result != STEP_OK && fp_known && step_fp(w, fp, CALLS_OTHER, s) == STEP_OK)

@@ -15,7 +15,8 @@
 #include "unwind/insn.h"
 
 #define MAX_PENDING 64
-#define MAX_BLOCKS 1024 /* a power of two; three quarters of it are used */
+#define MAX_BLOCKS 512 /* a power of two; three quarters of it are used */
+#define MET_BITS 2048
 #define MAX_SLOTS 10
 #define MAX_ENDS 64
 #define MAX_DEPTHS 32
@@ -61,18 +62,20 @@ struct block {
 struct flow {
 	const struct flow_code *code;
 	unsigned budget;
+	uint64_t followed; /* arch.followed, by bit */
 	bool from_start, inconsistent, found, have_tail, have_spare;
 	uint64_t goal;
 	struct frame_shape shape, tail;
-	struct state now, spare;
-	struct state pending[MAX_PENDING];
-	size_t pending_count;
+	size_t pending_count, block_count;
 	struct block blocks[MAX_BLOCKS];
-	size_t block_count;
+	uint64_t met[MET_BITS / 64]; /* by hash: a block may begin there */
 	uint64_t ends[MAX_ENDS]; /* behind instructions that do not go on */
 	size_t end_count, next_end;
-	struct depth depths[MAX_DEPTHS]; /* of the path we are on, as it changed */
 	size_t depth_count;
+	/* What is not zero to begin with stands here. */
+	struct depth depths[MAX_DEPTHS]; /* of the path we are on, as it changed */
+	struct state now, spare;
+	struct state pending[MAX_PENDING];
 };
 
 static unsigned followed(const struct arch *arch, uint8_t reg)
@@ -102,9 +105,14 @@ static struct value plus(struct value v, int64_t offset)
 
 /* ---- blocks ---- */
 
+static uint64_t hash(uint64_t at)
+{
+	return at * 0x9e3779b97f4a7c15ULL >> 32;
+}
+
 static struct block *find_block(struct flow *f, uint64_t at)
 {
-	size_t i = at * 0x9e3779b97f4a7c15ULL >> 48 & (MAX_BLOCKS - 1);
+	size_t i = hash(at) % MAX_BLOCKS;
 
 	while (f->blocks[i].at && f->blocks[i].at != at)
 		i = (i + 1) % MAX_BLOCKS;
@@ -124,8 +132,12 @@ static bool agree(const struct block *b, const struct state *s)
 /* Has a path been at `at` that a branch led to? */
 static bool was_met(struct flow *f, uint64_t at)
 {
-	const struct block *b = find_block(f, at);
+	const uint64_t bit = hash(at) % MET_BITS;
+	const struct block *b;
 
+	if (!(f->met[bit / 64] >> bit % 64 & 1))
+		return false;
+	b = find_block(f, at);
 	if (b->at && !agree(b, &f->now))
 		f->inconsistent = true;
 	return b->at != 0;
@@ -136,6 +148,7 @@ static bool is_new_block(struct flow *f, uint64_t at)
 	if (was_met(f, at) || f->block_count >= MAX_BLOCKS * 3 / 4)
 		return false;
 	f->block_count++;
+	f->met[hash(at) % MET_BITS / 64] |= 1ULL << hash(at) % 64;
 	*find_block(f, at) = (struct block){at, f->now.regs[SP], f->now.regs[FP]};
 	return true;
 }
@@ -360,18 +373,24 @@ static void apply_leave(struct flow *f)
 	transfer(f, &pop);
 }
 
-static void apply(struct flow *f, const struct insn *insn)
+static void add(struct flow *f, const struct insn *insn)
 {
 	const struct arch *arch = f->code->arch;
 	unsigned to = followed(arch, insn->reg), from = followed(arch, insn->base);
-	struct value v = {0};
+
+	if (to == arch->followed_count)
+		return;
+	f->now.regs[to] = from < arch->followed_count ? plus(f->now.regs[from], insn->imm)
+						      : (struct value){0};
+}
+
+static void apply(struct flow *f, const struct insn *insn)
+{
+	const struct arch *arch = f->code->arch;
 
 	switch (insn->op) {
 	case INSN_ADD:
-		if (from < arch->followed_count)
-			v = plus(f->now.regs[from], insn->imm);
-		if (to < arch->followed_count)
-			f->now.regs[to] = v;
+		add(f, insn);
 		break;
 	case INSN_LOAD:
 	case INSN_STORE:
@@ -383,24 +402,47 @@ static void apply(struct flow *f, const struct insn *insn)
 	default:
 		break;
 	}
-	for (unsigned i = 0; insn->writes && i < arch->followed_count; i++)
+	for (unsigned i = 0; insn->writes & f->followed && i < arch->followed_count; i++)
 		if (insn->writes >> arch->followed[i] & 1)
 			f->now.regs[i] = (struct value){0};
 }
 
-/* Does another function begin behind the call that ends at `at`, or behind the padding after it? Then
- * what was called does not return. */
-static bool is_last_of_function(const struct flow_code *code, uint64_t at)
+static struct insn decode(const struct flow_code *code, uint64_t at)
+{
+	size_t len = 0;
+	const uint8_t *bytes = code->read(code->ctx, at, &len);
+
+	return code->arch->decode(bytes, bytes ? len : 0, at);
+}
+
+/* Does the instruction at `at` open a frame? */
+static bool opens_frame(const struct arch *arch, const struct insn *insn, uint64_t at)
+{
+	if (insn->op == INSN_STORE && insn->index == INSN_PRE_INDEX && insn->base == arch->sp)
+		return followed(arch, insn->reg) < arch->followed_count;
+	return insn->entry || (at % FLOW_FUNCTION_ALIGN == 0 && insn->op == INSN_ADD &&
+				      insn->reg == arch->sp && insn->base == arch->sp &&
+				      insn->imm < 0);
+}
+
+bool flow_opens_frame(const struct arch *arch, const uint8_t *code, size_t len, uint64_t at)
+{
+	struct insn insn = arch->decode(code, len, at);
+
+	return insn.len && opens_frame(arch, &insn, at);
+}
+
+/* Does another function begin at `at`, where an instruction ends that does not go on, or behind the
+ * padding after it? Then what was called there does not return. */
+static bool function_begins(const struct flow_code *code, uint64_t at, bool after_call)
 {
 	for (unsigned i = 0; code->is_start && i < MAX_PADDING; i++) {
-		size_t len = 0;
-		const uint8_t *bytes = code->read(code->ctx, at, &len);
-		struct insn insn = code->arch->decode(bytes, bytes ? len : 0, at);
+		struct insn insn = decode(code, at);
 
-		if (code->is_start(code->ctx, at))
+		if (code->is_start(code->ctx, at) || opens_frame(code->arch, &insn, at))
 			return true;
 		if (!insn.len || !insn.padding)
-			return false;
+			return i && after_call && at % FLOW_FUNCTION_ALIGN == 0;
 		at += insn.len;
 	}
 	return false;
@@ -432,7 +474,7 @@ static bool goes_on(struct flow *f, const struct insn *insn)
 		if (f->code->arch->lr != ARCH_NO_REG)
 			f->now.regs[followed(f->code->arch, f->code->arch->lr)] =
 				(struct value){0};
-		return f->now.at == f->goal || !is_last_of_function(f->code, f->now.at);
+		return f->now.at == f->goal || !function_begins(f->code, f->now.at, true);
 	default:
 		return insn->op != INSN_STOP;
 	}
@@ -441,12 +483,8 @@ static bool goes_on(struct flow *f, const struct insn *insn)
 /* Follows one path until it ends. */
 static void run(struct flow *f)
 {
-	const struct arch *arch = f->code->arch;
-
 	f->depth_count = 0;
 	for (bool first = true; f->budget && !f->found && !f->inconsistent; first = false) {
-		size_t len = 0;
-		const uint8_t *bytes;
 		struct insn insn;
 
 		if (!first && was_met(f, f->now.at))
@@ -458,14 +496,13 @@ static void run(struct flow *f)
 		}
 		f->budget--;
 		note_depth(f);
-		bytes = f->code->read(f->code->ctx, f->now.at, &len);
-		insn = arch->decode(bytes, bytes ? len : 0, f->now.at);
+		insn = decode(f->code, f->now.at);
 		if (!insn.len)
 			return;
 		f->now.at += insn.len;
 		apply(f, &insn);
 		if (!goes_on(f, &insn)) {
-			if (f->end_count < MAX_ENDS)
+			if (f->end_count < MAX_ENDS && !function_begins(f->code, f->now.at, false))
 				f->ends[f->end_count++] = f->now.at;
 			return;
 		}
@@ -494,9 +531,11 @@ static bool explore(struct flow *f, const struct flow_code *code, uint64_t at)
 {
 	f->code = code;
 	f->budget = FLOW_MAX_INSNS;
-	f->now.at = at;
-	for (unsigned i = 0; i < code->arch->followed_count; i++)
+	f->now = (struct state){.at = at};
+	for (unsigned i = 0; i < code->arch->followed_count; i++) {
 		f->now.regs[i] = initial(i);
+		f->followed |= 1ULL << code->arch->followed[i];
+	}
 	do
 		run(f);
 	while (f->budget && !f->found && !f->inconsistent && next_path(f));
@@ -508,8 +547,8 @@ bool flow_to_return(
 {
 	struct flow f;
 
-	memset(&f, 0, sizeof(f));
-	if (is_return && is_last_of_function(code, pc))
+	memset(&f, 0, offsetof(struct flow, depths));
+	if (is_return && function_begins(code, pc, true))
 		return false;
 	if (explore(&f, code, pc))
 		*ret = f.shape;
@@ -525,11 +564,34 @@ bool flow_from_start(
 {
 	struct flow f;
 
-	memset(&f, 0, sizeof(f));
+	memset(&f, 0, offsetof(struct flow, depths));
 	f.from_start = true;
 	f.goal = pc;
 	if (!explore(&f, code, start))
 		return false;
 	*ret = f.shape;
 	return true;
+}
+
+/* Two answers to two questions about the same frame. Where they are not the same the start is more often
+ * wrong than the way to the return; where they are, what comes from the start knows better which
+ * registers are saved by now. */
+static bool contradict(const struct frame_shape *since_start, const struct frame_shape *to_return)
+{
+	return since_start->cfa_reg == to_return->cfa_reg &&
+	       since_start->cfa_offset != to_return->cfa_offset;
+}
+
+bool flow_frame(const struct flow_code *code, const uint64_t *start, uint64_t pc, bool is_return,
+	struct frame_shape *ret)
+{
+	struct frame_shape since_start, to_return;
+	bool ends = flow_to_return(code, pc, is_return, &to_return);
+	bool begun = start && flow_from_start(code, *start, pc, &since_start);
+
+	if (begun && ends && !to_return.tail && contradict(&since_start, &to_return))
+		begun = false;
+	if (begun || ends)
+		*ret = begun ? since_start : to_return;
+	return begun || ends;
 }

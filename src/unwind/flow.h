@@ -21,6 +21,7 @@
 #include "unwind/arch.h"
 
 #define FLOW_MAX_INSNS 3000
+#define FLOW_FUNCTION_ALIGN 16 /* what compilers align functions to */
 #define FLOW_REGS 7 /* at most so many are followed: arch.followed */
 
 struct flow_code {
@@ -28,7 +29,8 @@ struct flow_code {
 	void *ctx;
 	/* Up to *ret_len bytes at `addr`, NULL when there are none; valid until the next call. */
 	const uint8_t *(*read)(void *ctx, uint64_t addr, size_t *ret_len);
-	/* Is another function known to begin here? May be NULL. */
+	/* Is another function known to begin here? NULL: nothing is known of where functions lie, and
+	 * nothing is concluded from it. */
 	bool (*is_start)(void *ctx, uint64_t addr);
 };
 
@@ -48,6 +50,9 @@ struct frame_shape {
 	bool tail; /* it ends in a jump to an address in a register, if it is an end */
 };
 
+/* Does the instruction that `code` begins with, at `at`, open a frame, as functions begin? */
+bool flow_opens_frame(const struct arch *arch, const uint8_t *code, size_t len, uint64_t at);
+
 /* The frame of the function that goes on at `pc`, by the way it returns. is_return: a call stands
  * before pc. */
 bool flow_to_return(
@@ -56,5 +61,9 @@ bool flow_to_return(
 /* The same by the way it came from its first instruction at `start`. */
 bool flow_from_start(
 	const struct flow_code *code, uint64_t start, uint64_t pc, struct frame_shape *ret);
+
+/* Both, and what is to be made of it. start: NULL where it is not known. */
+bool flow_frame(const struct flow_code *code, const uint64_t *start, uint64_t pc, bool is_return,
+	struct frame_shape *ret);
 
 #endif

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include "unwind/arch.h"
+#include "unwind/flow.h"
 
 #define CALL_BYTES 5 /* of the longest direct call */
+#define RET 0xc3     /* x86-64 */
 
 static int compare_addresses(const void *a, const void *b)
 {
@@ -47,16 +49,76 @@ static void take_call_targets(
 	}
 }
 
-static void sort_once(struct function_starts *v)
+/* Does an instruction that is padding end at `at`? */
+static bool ends_in_padding(const struct arch *arch, const uint8_t *bytes, size_t at)
 {
-	size_t kept = 0;
+	for (size_t len = 1; len <= at && len < INSN_MAX; len++) {
+		struct insn insn = arch->decode(bytes + at - len, len, 0);
 
-	if (!v->len)
+		if (insn.len == len && insn.padding)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Instructions of odd lengths hold bytes that read as a call, e8 being a common ModRM byte. A function is
+ * called from several places, or begins as functions do, or is aligned behind padding or a return.
+ */
+static bool is_plausible(const struct unwind_module_input *in, uint64_t vaddr, size_t calls)
+{
+	const struct arch *arch = arch_of(in->arch);
+
+	if (arch->code_align > 1 || calls > 1)
+		return true;
+	for (size_t i = 0; i < in->text_count; i++) {
+		const struct unwind_section *s = &in->text[i];
+		uint64_t offset = vaddr - s->vaddr;
+
+		if (!s->bytes || offset >= s->size)
+			continue;
+		if (flow_opens_frame(arch, s->bytes + offset, s->size - offset, vaddr))
+			return true;
+		return offset && vaddr % FLOW_FUNCTION_ALIGN == 0 &&
+		       (s->bytes[offset - 1] == RET || ends_in_padding(arch, s->bytes, offset));
+	}
+	return false;
+}
+
+/* Aligned places that open a frame, behind padding: functions that are called through
+ * pointers only. */
+static void take_aligned_entries(
+	struct function_index *x, const struct unwind_module_input *in, const struct unwind_section *s)
+{
+	const struct arch *arch = arch_of(in->arch);
+	size_t size = s->size < FUNCTION_INDEX_TEXT_BYTES ? s->size : FUNCTION_INDEX_TEXT_BYTES;
+	size_t at = (FLOW_FUNCTION_ALIGN - s->vaddr % FLOW_FUNCTION_ALIGN) % FLOW_FUNCTION_ALIGN;
+
+	for (; s->bytes && at < size; at += FLOW_FUNCTION_ALIGN) {
+		if (at && arch->code_align == 1 && !ends_in_padding(arch, s->bytes, at))
+			continue;
+		if (flow_opens_frame(arch, s->bytes + at, s->size - at, s->vaddr + at) &&
+			vec_push(&x->starts, s->vaddr + at))
+			return;
+	}
+}
+
+/* Ascending, each once, those from `from` on only where they are plausible. */
+static void sort_targets(struct function_starts *v, size_t from, const struct unwind_module_input *in)
+{
+	size_t kept = from;
+
+	if (v->len == from)
 		return;
-	qsort(v->data, v->len, sizeof(v->data[0]), compare_addresses);
-	for (size_t i = 0; i < v->len; i++)
-		if (!kept || v->data[kept - 1] != v->data[i])
-			v->data[kept++] = v->data[i];
+	qsort(v->data + from, v->len - from, sizeof(v->data[0]), compare_addresses);
+	for (size_t i = from, calls; i < v->len; i += calls) {
+		uint64_t vaddr = v->data[i];
+
+		for (calls = 1; i + calls < v->len && v->data[i + calls] == vaddr;)
+			calls++;
+		if (is_plausible(in, vaddr, calls))
+			v->data[kept++] = vaddr;
+	}
 	v->len = kept;
 }
 
@@ -67,9 +129,16 @@ void function_index_build(struct function_index *x, const struct unwind_module_i
 	x->built = true;
 	if (input->each_function)
 		input->each_function(input->functions, take_start, &x->starts);
+
+	size_t named = x->starts.len;
+
 	for (size_t i = 0; i < input->text_count; i++)
 		take_call_targets(x, input, &input->text[i]);
-	sort_once(&x->starts);
+	sort_targets(&x->starts, named, input);
+	for (size_t i = 0; i < input->text_count; i++)
+		take_aligned_entries(x, input, &input->text[i]);
+	if (x->starts.len)
+		qsort(x->starts.data, x->starts.len, sizeof(x->starts.data[0]), compare_addresses);
 }
 
 bool function_index_before(const struct function_index *x, uint64_t vaddr, uint64_t *ret)

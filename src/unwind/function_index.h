@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where functions start in a file whose call frame information does not say so: symbols, and the
- * targets of all direct calls in its code. A few starts that are none must be expected (bytes that
+ * Where functions start in a file whose call frame information does not say so: symbols, the targets of
+ * all direct calls in its code, and aligned places that open a frame. A few starts that are none must be expected (bytes that
  * look like a call), and functions that are only called through pointers are missing.
  */
 #ifndef SONDE_UNWIND_FUNCTION_INDEX_H

@@ -44,6 +44,7 @@ struct insn {
 	uint8_t reg, reg2, base; /* DWARF numbers; ARCH_NO_REG: none, or of no interest */
 	uint8_t index;		 /* enum insn_index */
 	bool padding;		 /* what linkers and compilers put between functions */
+	bool entry;		 /* stands where functions are entered, and nowhere else */
 	int64_t imm;
 	uint64_t target;
 	uint64_t writes; /* registers that hold something else afterwards, by bit */

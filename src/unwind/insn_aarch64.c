@@ -159,6 +159,7 @@ struct insn insn_aarch64(const uint8_t *code, size_t len, uint64_t at)
 
 	i.len = 4;
 	i.padding = word == 0xd503201f || !word; /* nop, udf #0 */
+	i.entry = word == 0xd503233f || word == 0xd503237f || word == 0xd503245f; /* pac, bti c */
 	if (!(word >> 16)) /* udf */
 		i.op = INSN_STOP;
 	else if ((word & 0x1c000000) == 0x14000000)

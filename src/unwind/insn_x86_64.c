@@ -7,7 +7,6 @@
 #include "unwind/insn.h"
 
 #include <stdbool.h>
-#include <string.h>
 
 #include "unwind/arch.h"
 
@@ -214,11 +213,17 @@ static void take_operands(struct decoder *d)
 	const unsigned z = d->size16 && !d->w ? 2 : 4;
 	const char form = operands(d);
 
-	if (strchr("mBZgG", form))
-		take_modrm(d);
 	switch (form) {
-	case 'b':
+	case '.':
+		break;
+	case 'm':
+		take_modrm(d);
+		break;
 	case 'B':
+		take_modrm(d);
+		d->imm = take_signed(d, 1);
+		break;
+	case 'b':
 		d->imm = take_signed(d, 1);
 		break;
 	case 'w':
@@ -228,8 +233,11 @@ static void take_operands(struct decoder *d)
 		d->imm = take_signed(d, 2);
 		take(d);
 		break;
-	case 'z':
 	case 'Z':
+		take_modrm(d);
+		d->imm = take_signed(d, z);
+		break;
+	case 'z':
 		d->imm = take_signed(d, z);
 		break;
 	case 'j':
@@ -243,15 +251,12 @@ static void take_operands(struct decoder *d)
 		break;
 	case 'g':
 	case 'G':
+		take_modrm(d);
 		if ((d->reg & 7) < 2)
 			d->imm = take_signed(d, form == 'g' ? 1 : z);
 		break;
-	case 'p':
-	case 'x':
-	case 'E':
-		d->bad = true;
-		break;
 	default:
+		d->bad = true;
 		break;
 	}
 }
@@ -266,14 +271,43 @@ static uint8_t dwarf(unsigned hardware)
 	return hardware < 8 ? low[hardware] : (uint8_t)hardware;
 }
 
+/* Does the instruction write registers of one byte? Without REX 4 to 7 are ah, ch, dh and bh then. */
+static bool writes_bytes(const struct decoder *d)
+{
+	if (d->vex || d->rex)
+		return false;
+	if (d->map == MAP_0F)
+		return d->opcode >> 4 == 9 || d->opcode == 0xb0 || d->opcode == 0xc0;
+	if (d->map != MAP_ONE_BYTE)
+		return false;
+	switch (d->opcode) {
+	case 0x00 ... 0x3f:
+	case 0x80 ... 0x8a:
+	case 0xc0 ... 0xc6:
+	case 0xd0 ... 0xd3:
+	case 0xf6:
+	case 0xfe:
+		return !(d->opcode & 1);
+	case 0xb0 ... 0xb7:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static uint64_t written(const struct decoder *d, unsigned hardware)
+{
+	return BIT(dwarf(hardware >= 4 && writes_bytes(d) ? hardware - 4 : hardware));
+}
+
 static uint64_t reg_bit(const struct decoder *d)
 {
-	return BIT(dwarf(d->reg));
+	return written(d, d->reg);
 }
 
 static uint64_t rm_bit(const struct decoder *d)
 {
-	return d->mod == 3 ? BIT(dwarf(d->rm)) : 0;
+	return d->mod == 3 ? written(d, d->rm) : 0;
 }
 
 /* Memory at a fixed distance from rsp or rbp. */
@@ -496,7 +530,7 @@ static void one_byte_effects(const struct decoder *d, struct insn *i)
 		break;
 	case 0x91 ... 0x97:
 	case 0xb0 ... 0xbf:
-		i->writes = BIT(dwarf(low));
+		i->writes = written(d, low);
 		break;
 	case 0x88:
 	case 0x8c:
@@ -528,6 +562,7 @@ static void map_0f_effects(const struct decoder *d, struct insn *i)
 		break;
 	case 0x18 ... 0x1f:
 		i->padding = d->opcode == 0x1f;
+		i->entry = d->opcode == 0x1e && d->f3 && d->mod == 3 && d->reg == 7 && d->rm == 2;
 		break;
 	case 0x80 ... 0x8f:
 		i->op = INSN_BRANCH;

@@ -97,33 +97,19 @@ static bool is_start_in_module(void *ctx, uint64_t vaddr)
 	return unwind_module_named_start(m, vaddr, &start) && start == vaddr;
 }
 
-/* Two answers to two questions about the same frame. They count from registers whose distance is
- * not known, or agree, or one of them is wrong. */
-static bool merge(const struct frame_shape *since_start, const struct frame_shape *to_return,
-	struct frame_shape *ret)
-{
-	*ret = *since_start;
-	return since_start->cfa_reg != to_return->cfa_reg ||
-	       since_start->cfa_offset == to_return->cfa_offset;
-}
-
 static uint64_t ask_module(struct walk *w, const struct place *p, bool bare)
 {
 	struct unwind_module *m = p->at->module;
 	const struct flow_code code = {w->arch, m, read_module, is_start_in_module};
 	uint64_t pc = p->pc - p->at->bias, start, lookup = walk_lookup_address(pc, p->is_return);
-	struct frame_shape since_start, to_return, both;
-	bool begun = false, ends = flow_to_return(&code, pc, p->is_return, &to_return);
-
+	struct frame_shape shape;
 	/* Large files that keep frame pointers are not searched for starts. */
-	if (bare && unwind_module_named_start(m, lookup, &start) &&
-		lookup - start < MAX_FUNCTION_BYTES)
-		begun = flow_from_start(&code, start, pc, &since_start);
-	if (begun && ends && !to_return.tail)
-		return merge(&since_start, &to_return, &both) ? pack(w->arch, &both) : 0;
-	if (begun)
-		return pack(w->arch, &since_start);
-	return ends ? pack(w->arch, &to_return) : 0;
+	bool has_start = bare && unwind_module_named_start(m, lookup, &start) &&
+			 lookup - start < MAX_FUNCTION_BYTES;
+
+	return flow_frame(&code, has_start ? &start : NULL, pc, p->is_return, &shape)
+		       ? pack(w->arch, &shape)
+		       : 0;
 }
 
 /* ---- asking other code ---- */

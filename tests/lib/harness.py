@@ -45,6 +45,9 @@ BUILDS = {
     "static-pie": ["gcc", "-O2", "-static-pie"],
     "musl-static": ["musl-gcc", "-O2", "-static"],
     "musl-dynamic": ["musl-gcc", "-O2"],
+    # Its own code has neither unwind tables nor frame pointers.
+    "bare-static": ["gcc", "-O2", "-static", "-fomit-frame-pointer",
+                    "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"],
     "clang-O2": ["clang", "-O2", "-g", "-fomit-frame-pointer"],
     "no-cfi-fp": ["gcc", "-O2", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables",
                   "-fno-unwind-tables"],

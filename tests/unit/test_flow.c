@@ -100,6 +100,9 @@ TEST(x86_other_instructions)
 		ROW("\x48\xb8\x01\x02\x03\x04\x05\x06\x07\x08", INSN_PLAIN, NONE, NONE, 0, 1),
 		ROW("\x66\xbb\x01\x02", INSN_PLAIN, NONE, NONE, 0, 1 << RBX),
 		ROW("\x48\xc7\xc3\x01\x02\x03\x04", INSN_PLAIN, NONE, NONE, 0, 1 << RBX),
+		ROW("\x80\xcc\x0c", INSN_PLAIN, NONE, NONE, 0, 1),	     /* or $12,%ah */
+		ROW("\xb7\x0c", INSN_PLAIN, NONE, NONE, 0, 1 << RBX),	     /* mov $12,%bh */
+		ROW("\x40\x80\xcc\x0c", INSN_PLAIN, NONE, NONE, 0, 1 << RSP), /* %spl */
 		ROW("\x01\xd8", INSN_PLAIN, NONE, NONE, 0, 1),	/* add %ebx,%eax */
 		ROW("\x03\xd8", INSN_PLAIN, NONE, NONE, 0, 1 << RBX),
 		ROW("\x39\xc3", INSN_PLAIN, NONE, NONE, 0, 0),	/* cmp */
@@ -387,8 +390,18 @@ TEST(calls_that_do_not_return)
 	check_shape(&arch_x86_64, &c, 4, "7+16", "none");
 	check(flow_from_start(&code, CODE, CODE + 9, &shape) && shape.cfa_offset == 16);
 	check(!flow_to_return(&code, CODE + 9, true, &shape));
+	/* What opens a frame begins a function, known or not; so does what is aligned behind padding. */
 	c.other = 0;
-	check_shape(&arch_x86_64, &c, 4, NULL, "7+8"); /* nothing says better */
+	check_shape(&arch_x86_64, &c, 4, NULL, "none");
+	/* 7 sub $8,%rsp; b call; 10: mov $1,%eax; 15 ret: nothing says that the call does not return */
+	struct code leaf = X86("\xcc\xcc\xcc\xcc\xcc\xcc\xcc\x48\x83\xec\x08\xe8\x00\x10\x00\x00"
+			       "\xb8\x01\x00\x00\x00\xc3");
+
+	check_shape(&arch_x86_64, &leaf, 11, NULL, "7+8");
+	struct code padded = X86("\x48\x83\xec\x08\xe8\x00\x10\x00\x00\x0f\x1f\x80\x00\x00\x00\x00"
+				 "\xb8\x01\x00\x00\x00\xc3");
+
+	check_shape(&arch_x86_64, &padded, 4, NULL, "none");
 }
 
 TEST(jumps_to_places_unknown)
