@@ -221,7 +221,8 @@ struct record_off_cpu {
 	uint8_t waker;         /* enum waker_kind */
 	uint8_t end;           /* enum unwind_end of the user part */
 	uint8_t open;          /* 1: it began before the recording, 2: it was not over at its end, 3: both */
-	uint8_t pad[6];
+	uint8_t pad[2];
+	uint32_t syscall_name; /* string; CAPTURE_NONE: no system call, or one without a name */
 };
 
 /* How long a thread was in which state since `since_ns`, exactly. The last one of a thread counts. */

@@ -275,6 +275,7 @@ static void replay_off_cpu(struct replay *r, const struct record_off_cpu *interv
 	r->now_ns = o.start_ns;
 	o.stack = out_stack(r, o.stack);
 	o.waker_stack = out_stack(r, o.waker_stack);
+	o.syscall_name = out_string(r, o.syscall_name);
 	write_record(r, RECORD_OFF_CPU, &o, sizeof(o));
 	r->counts->off_cpu++;
 	r->counts->off_cpu_rooted += !o.end;

@@ -263,7 +263,7 @@ static size_t tidy_record(enum record_type type, void *record)
 		((struct record_loss *)record)->pad = 0;
 		return sizeof(struct record_loss);
 	case RECORD_OFF_CPU:
-		memset(((struct record_off_cpu *)record)->pad, 0, 6);
+		memset(((struct record_off_cpu *)record)->pad, 0, 2);
 		return sizeof(struct record_off_cpu);
 	case RECORD_THREAD_TIMES:
 		return sizeof(struct record_thread_times);

@@ -278,6 +278,7 @@ static int load_off_cpu(struct loader *l, const struct record_off_cpu *r)
 		.duration_ns = r->duration_ns,
 		.stack = s.stack,
 		.syscall = r->syscall >= 0 ? r->syscall : -1,
+		.syscall_name = string_of(l, r->syscall_name),
 		.waker = PROFILE_NONE,
 		.waker_stack = id_map_find(&l->node_ids, r->waker_stack),
 		.waker_kind = r->waker <= WAKER_INTERRUPT ? r->waker : WAKER_UNKNOWN,

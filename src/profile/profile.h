@@ -119,6 +119,7 @@ struct profile_wait {
 	uint64_t start_ns, duration_ns;
 	uint32_t stack;       /* leaf node of code, PROFILE_NONE: not known */
 	int32_t syscall;      /* number; -1 none, or not known */
+	const char *syscall_name; /* NULL: not known */
 	uint32_t waker;       /* index into wakers; PROFILE_NONE: not known, or an interrupt */
 	uint32_t waker_stack; /* leaf node, PROFILE_NONE: not known */
 	uint8_t waker_kind;   /* enum waker_kind */

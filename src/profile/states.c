@@ -9,7 +9,6 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
-#include "os/syscalls.h"
 #include "profile/profile_priv.h"
 
 static const struct {
@@ -44,14 +43,6 @@ int profile_state_by_name(const char *name, enum thread_state *ret)
 
 /* ---- frames ---- */
 
-#if defined(__x86_64__)
-#define OWN_ARCH "x86_64"
-#elif defined(__aarch64__)
-#define OWN_ARCH "aarch64"
-#else
-#define OWN_ARCH ""
-#endif
-
 /* A frame for each state, and for each system call; a node for each of them below a stack. */
 struct state_frame {
 	uint64_t key; /* state and system call */
@@ -60,7 +51,6 @@ struct state_frame {
 
 struct state_nodes {
 	struct loader *l;
-	bool own_numbers; /* system calls have the numbers they have here */
 	VEC(struct state_frame) frames;
 	struct id_table frame_ids, node_ids;
 	VEC(uint32_t) outer; /* by frame: outer_frame() of it */
@@ -79,21 +69,20 @@ static uint64_t node_hash(const void *ctx, uint32_t index)
 	return hash_u64((uint64_t)n->parent << 32 | n->frame);
 }
 
-static const char *state_text(const struct state_nodes *b, enum thread_state state,
-	int32_t syscall, char *text, size_t size)
+static const char *state_text(
+	enum thread_state state, const struct profile_wait *w, char *text, size_t size)
 {
-	const char *name = b->own_numbers && syscall >= 0 ? syscall_name(syscall) : NULL;
-
-	if (state != STATE_SYSCALL || syscall < 0)
+	if (state != STATE_SYSCALL || w->syscall < 0)
 		return states[state].frame;
-	if (name)
-		snprintf(text, size, "[syscall %s]", name);
+	if (w->syscall_name)
+		snprintf(text, size, "[syscall %s]", w->syscall_name);
 	else
-		snprintf(text, size, "[syscall %d]", syscall);
+		snprintf(text, size, "[syscall %d]", w->syscall);
 	return text;
 }
 
-static int add_state_frame(struct state_nodes *b, enum thread_state state, int32_t syscall)
+static int add_state_frame(
+	struct state_nodes *b, enum thread_state state, const struct profile_wait *w)
 {
 	struct profile *p = b->l->p;
 	struct profile_frame f = {.module = PROFILE_NONE, .kind = PROFILE_FRAME_STATE,
@@ -102,7 +91,7 @@ static int add_state_frame(struct state_nodes *b, enum thread_state state, int32
 	char text[64];
 
 	level.function = loader_state_function(
-		b->l, state_text(b, state, syscall, text, sizeof(text)), state);
+		b->l, state_text(state, w, text, sizeof(text)), state);
 	if (level.function == PROFILE_NONE || p->levels.len >= PROFILE_NONE - 1 ||
 		p->frames.len >= PROFILE_NONE - 1 || vec_push(&p->levels, level))
 		return -ENOMEM;
@@ -110,16 +99,17 @@ static int add_state_frame(struct state_nodes *b, enum thread_state state, int32
 }
 
 /* The frame, or PROFILE_NONE when out of memory. */
-static uint32_t state_frame(struct state_nodes *b, enum thread_state state, int32_t syscall)
+static uint32_t state_frame(
+	struct state_nodes *b, enum thread_state state, const struct profile_wait *w)
 {
-	uint64_t key = (uint64_t)state << 32 | (uint32_t)(state == STATE_SYSCALL ? syscall : 0);
+	uint64_t key = (uint64_t)state << 32 | (uint32_t)(state == STATE_SYSCALL ? w->syscall : 0);
 	struct id_probe probe = id_probe_start(&b->frame_ids, hash_u64(key));
 	struct state_frame added = {.key = key, .frame = (uint32_t)b->l->p->frames.len};
 
 	while (id_probe_next(&b->frame_ids, &probe))
 		if (b->frames.data[probe.id].key == key)
 			return b->frames.data[probe.id].frame;
-	if (id_table_reserve(&b->frame_ids, frame_hash, b) || add_state_frame(b, state, syscall) ||
+	if (id_table_reserve(&b->frame_ids, frame_hash, b) || add_state_frame(b, state, w) ||
 		vec_push(&b->frames, added))
 		return PROFILE_NONE;
 	id_table_add(&b->frame_ids, hash_u64(key), (uint32_t)b->frames.len - 1);
@@ -243,7 +233,7 @@ static int shorten_wakers(struct state_nodes *b)
 
 static int add_state(struct state_nodes *b, struct profile_sample *s, bool brief)
 {
-	uint32_t frame = state_frame(b, s->state, b->l->p->waits.data[s->wait].syscall);
+	uint32_t frame = state_frame(b, s->state, &b->l->p->waits.data[s->wait]);
 
 	if (frame == PROFILE_NONE || (brief && s->stack != PROFILE_NONE && shorten(b, &s->stack)))
 		return -ENOMEM;
@@ -253,8 +243,7 @@ static int add_state(struct state_nodes *b, struct profile_sample *s, bool brief
 
 int loader_add_state_frames(struct loader *l)
 {
-	const char *arch = profile_meta(l->p, "arch");
-	struct state_nodes b = {.l = l, .own_numbers = arch && !strcmp(arch, OWN_ARCH)};
+	struct state_nodes b = {.l = l};
 	bool brief = l->options->filter.brief_waits;
 	int rc = brief ? shorten_wakers(&b) : 0;
 

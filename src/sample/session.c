@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "os/syscalls.h"
 #include "capture/window.h"
 
 #define FRAME_LIMIT 16384 /* half a millisecond a sample, in a recursion without end */
@@ -687,6 +688,7 @@ void session_off_cpu(struct session *s, const struct off_cpu_interval *i)
 		.tid = (uint32_t)i->tid,
 		.stack = i->stack.leaf,
 		.syscall = i->syscall,
+		.syscall_name = capture_string(s->writer, syscall_name(i->syscall)),
 		.waker_pid = (uint32_t)i->waker_pid,
 		.waker_tid = (uint32_t)i->waker_tid,
 		.waker_stack = i->waker_stack,

@@ -234,6 +234,8 @@ static void print_off_cpu(struct dump *d, const void *record)
 		ref(d, "waker_stack", 'k', r->waker_stack);
 	}
 	WORD(d, "open", openings, r->open);
+	if (r->syscall_name != CAPTURE_NONE)
+		ref(d, "syscall_name", 's', r->syscall_name);
 	number(d, "used_bytes", r->used_bytes);
 	if (r->live_frames)
 		number(d, "live_frames", r->live_frames);

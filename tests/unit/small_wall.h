@@ -70,7 +70,8 @@ static inline struct record_off_cpu wall_interval(struct wall *w, uint32_t tid, 
 {
 	struct record_off_cpu r = {.start_ns = w->s.now, .duration_ns = blocked_ns + queued_ns,
 		.blocked_ns = blocked_ns, .queued_ns = queued_ns, .pid = 100, .tid = tid,
-		.stack = stack, .syscall = -1, .waker_stack = CAPTURE_NONE, .state = state};
+		.stack = stack, .syscall = -1, .syscall_name = CAPTURE_NONE,
+		.waker_stack = CAPTURE_NONE, .state = state};
 
 	w->s.now += r.duration_ns;
 	return r;
@@ -103,12 +104,14 @@ static inline void wall_server(struct wall *w)
 	r = wall_interval(w, 100, STATE_SYSCALL,
 		WALL_STACK(w, s->start, s->main, w->sleep), 28 * WALL_MS, WALL_MS / 2);
 	r.syscall = 230;
+	r.syscall_name = capture_string(w->s.w, "clock_nanosleep");
 	r.waker = WAKER_INTERRUPT;
 	r.waker_pid = r.waker_tid = 101;
 	wall_write(w, &r);
 	for (unsigned i = 0; i < 4; i++) {
 		r = wall_interval(w, 100, STATE_FUTEX, lock, i ? 5 * WALL_MS : 3 * WALL_MS, 0);
 		r.syscall = 202;
+		r.syscall_name = capture_string(w->s.w, "futex");
 		r.waker = WAKER_THREAD;
 		r.waker_pid = i ? 100 : 200;
 		r.waker_tid = i ? 101 : 200;
@@ -117,6 +120,7 @@ static inline void wall_server(struct wall *w)
 	}
 	r = wall_interval(w, 100, STATE_SYSCALL, CAPTURE_NONE, 2 * WALL_MS, 0);
 	r.syscall = 7;
+	r.syscall_name = capture_string(w->s.w, "poll");
 	r.end = UNWIND_NO_REGS;
 	wall_write(w, &r);
 	r = wall_interval(w, 100, STATE_RUN_QUEUE,
@@ -136,6 +140,7 @@ static inline void wall_others(struct wall *w)
 	r = wall_interval(w, 101, STATE_SYSCALL,
 		WALL_STACK(w, s->clone, s->worker, s->read), 80 * WALL_MS, 0);
 	r.syscall = 0;
+	r.syscall_name = capture_string(w->s.w, "read");
 	r.open = 2;
 	wall_write(w, &r);
 	for (uint32_t tid = 102; tid <= 104; tid++) {
