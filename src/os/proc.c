@@ -338,9 +338,7 @@ bool proc_parse_mapping(char *line, struct proc_mapping *m)
 	return m->start < m->end;
 }
 
-/* Of a process whose first thread has ended, /proc shows memory and files only by its other
- * threads. One of those, or `pid` where there is none. */
-static pid_t surviving_thread(pid_t pid)
+pid_t proc_surviving_thread(pid_t pid)
 {
 	struct pid_vec tids = {0};
 	struct proc_status status;
@@ -389,7 +387,7 @@ int proc_each_mapping(
 	if (rc || any)
 		return rc;
 
-	pid_t other = surviving_thread(pid);
+	pid_t other = proc_surviving_thread(pid);
 
 	return other != pid ? each_mapping_of(other, each, ctx, &any, err) : 0;
 }
@@ -475,7 +473,7 @@ static int open_of_process(pid_t pid, const struct proc_mapping *m, struct err *
 int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *err)
 {
 	int fd = open_of_process(pid, m, err);
-	pid_t other = fd == -ESRCH ? surviving_thread(pid) : pid;
+	pid_t other = fd == -ESRCH ? proc_surviving_thread(pid) : pid;
 
 	if (other != pid)
 		fd = open_of_process(other, m, err);

@@ -51,6 +51,10 @@ VEC_TYPE(pid_vec, pid_t);
 /* Thread ids of a process, ascending. -ESRCH when it is gone. */
 int proc_threads(pid_t pid, struct pid_vec *ret, struct err *err);
 
+/* Of a process whose first thread has ended, /proc shows memory and files only by its other threads. One
+ * of those, or `pid` where there is none. */
+pid_t proc_surviving_thread(pid_t pid);
+
 /* All processes, ascending. */
 int proc_all(struct pid_vec *ret, struct err *err);
 

@@ -231,7 +231,8 @@ int rights_check_target(pid_t pid, struct err *err)
 	if (st.kernel_thread)
 		return err_set(err, EINVAL,
 			"%s: it is a kernel thread, and has no user stack to look at", what);
-	if (st.state == 'Z' || st.state == 'X')
+	/* Its first thread may have ended alone. */
+	if ((st.state == 'Z' || st.state == 'X') && proc_surviving_thread(pid) == pid)
 		return err_set(err, ECHILD,
 			"%s: it is a zombie: it has ended, and its parent (pid %d) has not noticed yet",
 			what, (int)st.ppid);
@@ -359,7 +360,7 @@ int rights_trace_refused(int code, pid_t pid, struct err *err)
 	return access_refused(code, pid, text, err);
 }
 
-void rights_kernel_frames_note(char *buf, size_t size)
+static void kernel_note(const char *missing, char *buf, size_t size)
 {
 	int paranoid = perf_sysctl("perf_event_paranoid", 2);
 	char why[240], fix[360];
@@ -369,5 +370,15 @@ void rights_kernel_frames_note(char *buf, size_t size)
 		return;
 	rights_expand(why, sizeof(why), walls[WALL_KERNEL_FRAMES].why, 0, paranoid);
 	rights_expand(fix, sizeof(fix), walls[WALL_KERNEL_FRAMES].fix, 0, paranoid);
-	snprintf(buf, size, "no kernel frames: %s; try: %s", why, fix);
+	snprintf(buf, size, "%s: %s; try: %s", missing, why, fix);
+}
+
+void rights_kernel_frames_note(char *buf, size_t size)
+{
+	kernel_note("no kernel frames", buf, size);
+}
+
+void rights_off_cpu_note(char *buf, size_t size)
+{
+	kernel_note("no kernel frames, and stacks only of waits that last some milliseconds", buf, size);
 }

@@ -48,6 +48,9 @@ int rights_bpf_refused(int code, struct err *err);
  * have them. */
 void rights_kernel_frames_note(char *buf, size_t size);
 
+/* The same for time off the CPU by perf events, which lacks more without the kernel's side. */
+void rights_off_cpu_note(char *buf, size_t size);
+
 enum right_state {
 	RIGHT_YES,
 	RIGHT_PARTLY, /* something is missing, recording works */

@@ -299,6 +299,17 @@ def a_storm_of_switches():
               "thread %d: %.1f ms in intervals, %.1f ms in the times" % (tid, weights / 1e6, off / 1e6))
 
 
+@each_sampler
+def the_first_thread_has_ended():
+    """/proc shows no memory, no mappings and no files of such a process."""
+    child = start([program("headless")])
+    seen = watch(["--off-cpu", "-p", str(child.pid), "-d", "1"])
+    ns = seen.weight("go_on", "syscall")
+    check(ns > 0.3e9, "only %.1f ms in go_on" % (ns / 1e6))
+    check(all(i["end"] == "root" for i in seen.intervals if int(i["duration_ns"]) > 10000000),
+          "a stack is not whole")
+
+
 @test
 def sees_switches_where_the_kernel_is_hidden():
     """Without the right to kernel events the switches are told all the same, to the owner."""

@@ -13,6 +13,7 @@
 
 #include "cmd/cmd.h"
 #include "os/perf_event.h"
+#include "os/rights.h"
 
 static const struct sampler_ops *const all_samplers[] = {
 	&sampler_perf,
@@ -93,6 +94,18 @@ static void tell_without_bpf(const struct recording *r, const struct err *refuse
 			(int)strcspn(why, "\n"), why);
 }
 
+/* perf events without the kernel's side know when threads leave CPUs, and not where. */
+static void tell_without_kernel(const struct recording *r)
+{
+	struct sampler_facts facts;
+	char note[600];
+
+	r->samplers[0]->ops->facts(r->samplers[0], &facts);
+	rights_off_cpu_note(note, sizeof(note));
+	if (r->samplers[0]->ops == &sampler_perf && !facts.kernel && note[0] && !r->args->quiet)
+		cmd_note(NAME, "%s", note);
+}
+
 int record_open_samplers(struct recording *r, struct err *err)
 {
 	const struct sampler_ops *asked = NULL;
@@ -119,6 +132,8 @@ int record_open_samplers(struct recording *r, struct err *err)
 		tell_without_bpf(r, err);
 	}
 	rc = open_one(r, asked ? asked : &sampler_perf, &o, err);
+	if (!rc && r->off_cpu)
+		tell_without_kernel(r);
 	if ((rc == -EACCES || rc == -EPERM || rc == -ENOSYS) && !asked && can_trace(r))
 		rc = fall_back(r, &o, err);
 	return rc;

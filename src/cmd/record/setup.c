@@ -124,7 +124,10 @@ static void write_meta(struct recording *r)
 		capture_meta(r->writer, "min_block_ns", number);
 	snprintf(number, sizeof(number), "%u", (unsigned)r->args->stack_bytes);
 	capture_meta(r->writer, "stack_bytes", number);
-	rights_kernel_frames_note(note, sizeof(note));
+	if (r->off_cpu && r->samplers[0]->ops == &sampler_perf && r->sampler_count == 1)
+		rights_off_cpu_note(note, sizeof(note));
+	else
+		rights_kernel_frames_note(note, sizeof(note));
 	if (!facts.kernel && note[0])
 		capture_meta(r->writer, "note", note);
 }
