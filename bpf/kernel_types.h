@@ -103,6 +103,7 @@ struct bpf_iter__task {
 #define TASK_FROZEN 0x8000      /* since 6.1 */
 #define PF_IO_WORKER 0x10       /* since 5.12 */
 #define PF_USER_WORKER 0x4000   /* since 6.4 */
+#define PF_EXITING 0x4
 #define PF_KTHREAD 0x200000
 #define JOBCTL_TRAP_FREEZE (1ul << 23) /* include/linux/sched/jobctl.h: the freezer of cgroup v2 */
 #define TS_COMPAT 0x2 /* thread_info.status: in a 32-bit system call */

@@ -570,7 +570,8 @@ static __noinline uint64_t begin_unseen(struct task_struct *task, uint64_t now)
 {
 	uint32_t tid = (uint32_t)task->pid, slot;
 
-	if (!tid || task->flags & PF_KTHREAD || task->exit_state)
+	/* One that exits has had its end told, and leaves its last CPU. */
+	if (!tid || task->flags & (PF_KTHREAD | PF_EXITING) || task->exit_state)
 		return 0;
 	if (scope == OFF_CPU_CGROUP && bpf_current_task_under_cgroup(&cgroups, 0) != 1)
 		return 0;
@@ -789,6 +790,8 @@ static __always_inline uint32_t slot_of(struct task_struct *task)
 
 	if (found)
 		return (uint32_t)found;
+	if (task->flags & PF_EXITING)
+		return OFF_CPU_THREADS;
 	if (scope != OFF_CPU_ALL && !is_watched((uint32_t)task->tgid, OFF_CPU_NOW))
 		return OFF_CPU_THREADS;
 	return begin((uint32_t)task->pid, (uint32_t)task->tgid, OFF_CPU_UNKNOWN, flags_of(task),

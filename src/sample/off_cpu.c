@@ -81,9 +81,20 @@ struct timeline {
 	struct timeline *next; /* hash chain */
 };
 
+/* Threads that have ended lately. The last time that one leaves its CPU comes after the word of its
+ * end, and is not the beginning of a wait. */
+#define ENDED_THREADS 256
+#define LAST_STEPS_NS NS_PER_S
+struct ended {
+	pid_t tid;
+	uint64_t time_ns;
+};
+
 struct off_cpu {
 	struct session *session;
 	struct off_cpu_options options;
+	struct ended ended[ENDED_THREADS];
+	unsigned next_ended;
 	struct timeline *buckets[BUCKETS];
 	size_t count;
 	struct blocked_thread *asleep; /* room to look at one; NULL: none may be */
@@ -169,6 +180,30 @@ static struct timeline *add(struct off_cpu *o, pid_t pid, pid_t tid, uint64_t ti
 	*at = t;
 	o->count++;
 	return t;
+}
+
+static struct ended *find_ended(struct off_cpu *o, pid_t tid)
+{
+	for (unsigned i = 0; i < ENDED_THREADS; i++)
+		if (o->ended[i].tid == tid)
+			return &o->ended[i];
+	return NULL;
+}
+
+static void note_end(struct off_cpu *o, pid_t tid, uint64_t time_ns)
+{
+	struct ended *e = find_ended(o, tid);
+
+	if (!e)
+		e = &o->ended[o->next_ended++ % ENDED_THREADS];
+	*e = (struct ended){tid, time_ns};
+}
+
+static bool is_on_its_way_out(struct off_cpu *o, pid_t tid, uint64_t time_ns)
+{
+	const struct ended *e = find_ended(o, tid);
+
+	return e && time_ns < e->time_ns + LAST_STEPS_NS;
 }
 
 /* ---- stacks ---- */
@@ -489,9 +524,15 @@ void off_cpu_lost(struct off_cpu *o, uint64_t from_ns, uint64_t to_ns)
 
 void off_cpu_begin(struct off_cpu *o, const struct off_cpu_start *start)
 {
-	struct timeline *t =
-		*find(o, start->tid) ? NULL : add(o, start->pid, start->tid, start->time_ns);
+	struct ended *ended = find_ended(o, start->tid);
+	struct timeline *t;
 
+	/* The number is given to a new thread, or the old one is met once more on its way out. */
+	if (ended && start->how == BEGIN_CREATED)
+		*ended = (struct ended){0};
+	else if (is_on_its_way_out(o, start->tid, start->time_ns))
+		return;
+	t = *find(o, start->tid) ? NULL : add(o, start->pid, start->tid, start->time_ns);
 	if (!t || start->how == BEGIN_AWAKE)
 		return;
 	leave(t, start->time_ns, 0, start->how == BEGIN_CREATED);
@@ -503,17 +544,18 @@ void off_cpu_begin(struct off_cpu *o, const struct off_cpu_start *start)
 	}
 }
 
-/* The thread's timeline, begun if it is new; NULL: this came before it began, or no memory. */
+/* The thread's timeline, begun if it is new; NULL: this came before it began or after its end, or no
+ * memory. */
 static struct timeline *at_event(struct off_cpu *o, pid_t pid, pid_t tid, uint64_t time_ns)
 {
 	struct timeline *t = *find(o, tid);
 
 	if (t && t->pid != pid) { /* its number was given to another thread */
 		off_cpu_exit(o, tid, t->at_ns);
-		t = NULL;
-	}
-	if (!t)
 		t = add(o, pid, tid, time_ns);
+	} else if (!t && !is_on_its_way_out(o, tid, time_ns)) {
+		t = add(o, pid, tid, time_ns);
+	}
 	return t && time_ns >= t->times.since_ns ? t : NULL;
 }
 
@@ -634,6 +676,7 @@ void off_cpu_exit(struct off_cpu *o, pid_t tid, uint64_t time_ns)
 {
 	struct timeline **at = find(o, tid), *t = *at;
 
+	note_end(o, tid, time_ns);
 	if (!t)
 		return;
 	bring_to(o, t, time_ns, false);

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/vec.h"
 #include "capture/reader.h"
@@ -288,6 +289,43 @@ TEST(exit_and_exec_end_timelines)
 	release(&w);
 }
 
+/* It leaves its CPU for the last time after the kernel has told its end. */
+TEST(nobody_waits_after_its_end)
+{
+	struct world w;
+
+	init(&w);
+	begin(&w, 1000, BEGIN_AWAKE);
+	in(&w, 1000);
+	off_cpu_exit(w.o, NOBODY, 2000);
+	preempted(&w, 2010);
+	in(&w, 2020);
+	begin(&w, 2025, BEGIN_AWAKE); /* met, not made */
+	out(&w, 2030, 1, STATE_SYSCALL);
+	finish(&w, 9000);
+	check_u64(times_of(&w, NOBODY)->until_ns, 2000);
+	check_u64(w.intervals.len, 0);
+	release(&w);
+
+	/* The number was given to a new thread, which is seen to begin, or is seen much later. */
+	for (int later = 0; later < 2; later++) {
+		uint64_t from = later ? 5 * NS_PER_S : 3000;
+
+		init(&w);
+		begin(&w, 1000, BEGIN_AWAKE);
+		in(&w, 1000);
+		off_cpu_exit(w.o, NOBODY, 2000);
+		if (!later)
+			begin(&w, from, BEGIN_CREATED);
+		in(&w, from + 10);
+		out(&w, from + 20, 1, STATE_SYSCALL);
+		in(&w, from + 50);
+		finish(&w, from + 100);
+		check_u64(times_of(&w, NOBODY)->ns[STATE_SYSCALL], 30);
+		release(&w);
+	}
+}
+
 TEST(short_intervals_only_count)
 {
 	struct world w;
@@ -549,6 +587,7 @@ int main(int argc, char **argv)
 		T(threads_that_sleep_when_we_come_and_when_we_go),
 		T(a_thread_that_sleeps_all_the_time),
 		T(an_awake_thread_is_what_its_next_step_says), T(exit_and_exec_end_timelines),
+		T(nobody_waits_after_its_end),
 		T(short_intervals_only_count), T(lost_time_is_in_no_state),
 		T(a_missed_return_ends_where_the_loss_began), T(sleepers_outlast_losses),
 		T(a_stack_without_its_record_still_says_that_it_left), T(nonsense_sums_up),
