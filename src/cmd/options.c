@@ -192,9 +192,13 @@ void options_help(const struct options_usage *usage)
 	printf("Usage: sonde %s [OPTIONS]%s%s\n\n", usage->command, *usage->arguments ? " " : "",
 		usage->arguments);
 	print_wrapped(usage->about, 0, 0, columns);
-	printf("\nOptions:\n");
+	if (usage->options->kind != OPTION_KIND_HEADING)
+		printf("\nOptions:\n");
 	for (const struct option_spec *spec = usage->options; spec->long_name; spec++)
-		print_option(spec, columns);
+		if (spec->kind == OPTION_KIND_HEADING)
+			printf("\n%s:\n", spec->help);
+		else
+			print_option(spec, columns);
 	print_option(&help_option, columns);
 	printf("\nExamples:\n");
 	for (size_t i = 0; i < sizeof(usage->examples) / sizeof(usage->examples[0]); i++)
@@ -230,7 +234,8 @@ static const struct option_spec *find_long(const struct parser *p, const char *n
 	if (len == strlen(help_option.long_name) && !strncmp(name, help_option.long_name, len))
 		return &help_option;
 	for (const struct option_spec *spec = p->usage->options; spec->long_name; spec++)
-		if (strlen(spec->long_name) == len && !strncmp(name, spec->long_name, len))
+		if (spec->kind != OPTION_KIND_HEADING && strlen(spec->long_name) == len &&
+			!strncmp(name, spec->long_name, len))
 			return spec;
 	return NULL;
 }

@@ -44,6 +44,7 @@ enum option_kind {
 	OPTION_KIND_SIZE,     /* uint64_t bytes: 4096, 64K, 2M, 1G (powers of 1024) */
 	OPTION_KIND_DURATION, /* uint64_t ns: 10, 2.5 (seconds), 300ms, 10s, 5m, 1h */
 	OPTION_KIND_CALLBACK, /* parse() decides */
+	OPTION_KIND_HEADING,  /* no option: --help begins a new list here */
 };
 
 VEC_TYPE(option_list, const char *);
@@ -83,6 +84,8 @@ struct option_spec {
 #define OPTION_CALLBACK(s, l, fn, meta, text)                                                      \
 	{.short_name = (s), .long_name = (l), .kind = OPTION_KIND_CALLBACK, .parse = (fn),         \
 		.metavar = (meta), .help = (text)}
+#define OPTION_HEADING(text)                                                                       \
+	{.long_name = "", .kind = OPTION_KIND_HEADING, .help = (text)}
 #define OPTIONS_END                                                                                \
 	{                                                                                          \
 	}
