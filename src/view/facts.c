@@ -400,19 +400,6 @@ static int hint_stackless(const struct profile *p, struct hints *h)
 	return hint(h, &b);
 }
 
-static int hint_thinned(const struct profile *p, struct hints *h)
-{
-	const struct profile_quality *q = &p->quality;
-	double percent = percent_of(q->intervals_thinned, q->intervals);
-	struct buf b = {0};
-
-	if (percent < FAIR_PERCENT)
-		return 0;
-	words_share(&b, percent);
-	buf_str(&b, " of waits stand for others, too: their threads waited too often to keep all");
-	return hint(h, &b);
-}
-
 static int hint_wakers(const struct profile *p, struct hints *h)
 {
 	struct buf b = {0};
@@ -537,7 +524,7 @@ int facts_hints(const struct profile *p, struct hints *ret, struct err *err)
 	struct hints h = {0};
 
 	if (hint_recorded(p, "limited", "the window is short: ", &h) || hint_truncated(p, &h) || hint_lost(p, &h) || hint_recorded(p, "unsampled", "", &h) ||
-		hint_stackless(p, &h) || hint_wakers(p, &h) || hint_thinned(p, &h) || hint_unresolved(p, &h, err) || hint_guessed(p, &h)) {
+		hint_stackless(p, &h) || hint_wakers(p, &h) || hint_unresolved(p, &h, err) || hint_guessed(p, &h)) {
 		hints_release(&h);
 		return err_nomem(err);
 	}

@@ -52,7 +52,7 @@ static void quality_lines(const struct profile *p, struct buf *out)
 		quality_line(out, percent_of(q->intervals_without_stack, q->intervals),
 			"have none at all");
 		quality_line(out, percent_of(q->intervals_thinned, q->intervals),
-			"stand for others too: their thread waited too often to keep all");
+			"stand for shorter ones of their thread, too, of which only some are kept");
 	}
 	buf_str(out, "\nFrames\n");
 	quality_line(out, q->guessed_frames_pct, "guessed (marked ? in the tree)");
