@@ -102,6 +102,13 @@ static inline bool frame_is_guess(const struct profile_frame *f, const struct pr
 		(f->how == UNWIND_LEAF && inner && inner->how != UNWIND_SAMPLED);
 }
 
+/* In a state that somebody else ends: who waits for a CPU is woken by nobody. */
+static inline bool is_blocked(const struct profile_sample *s)
+{
+	return s->wait != PROFILE_NONE && s->state != STATE_RUN_QUEUE &&
+	       s->state != STATE_THROTTLED;
+}
+
 /* Samples and weight by stack node: of the samples whose leaf it is. */
 struct node_weight {
 	uint64_t samples, weight;

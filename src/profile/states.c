@@ -295,8 +295,8 @@ static void times_from_samples(struct profile *p)
 /* ---- threads that only wait ---- */
 
 #define RAN_FRACTION 1000     /* ran for at most one part in so many */
-#define QUEUED_FRACTION 100   /* waited for a CPU, as all do when they start and end */
-#define ELSEWHERE_FRACTION 50 /* waited in other places */
+#define QUEUED_FRACTION 10    /* waited for a CPU, as all do when they start and end */
+#define ELSEWHERE_FRACTION 50 /* was blocked in other places */
 
 static bool only_waits(const struct profile_thread *t)
 {
@@ -346,7 +346,7 @@ static int find_places(struct profile *p)
 	int rc = 0;
 
 	vec_each(&p->samples, s)
-		if (!rc && s->wait != PROFILE_NONE && p->threads.data[s->thread].idle)
+		if (!rc && is_blocked(s) && p->threads.data[s->thread].idle)
 			rc = vec_push(&places, (struct place){s->thread, s->stack, s->weight});
 	if (!rc && places.len) {
 		qsort(places.data, places.len, sizeof(*places.data), compare_places);

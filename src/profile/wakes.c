@@ -12,13 +12,6 @@
 
 #define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
-/* Waits end in a state that somebody else ends: who waits for a CPU is woken by nobody. */
-static bool is_blocked(const struct profile_sample *s)
-{
-	return s->wait != PROFILE_NONE && s->state != STATE_RUN_QUEUE &&
-	       s->state != STATE_THROTTLED;
-}
-
 static int weigh_stacks(const struct profile *p, struct profile_tree *ret)
 {
 	autofree struct node_weight *weights = calloc(p->nodes.len + 1, sizeof(*weights));

@@ -336,9 +336,9 @@ static bool idle(uint64_t ran_us, uint64_t queued_us, uint64_t here_us, uint64_t
 TEST(idle_threads)
 {
 	check(idle(0, 0, 100000, 0));
-	check(idle(100, 1000, 98000, 900));
+	check(idle(100, 10000, 88000, 900));
 	check(!idle(101, 0, 99000, 0));
-	check(!idle(0, 1001, 98000, 0));
+	check(!idle(0, 10001, 89000, 0));
 	check(!idle(0, 0, 90000, 10000));
 	check(!idle(0, 0, 10000, 90000));
 }
