@@ -127,6 +127,8 @@ static int store(const struct option_spec *spec, void *values, const char *text,
 		return parse_numeric(spec, at, text, err);
 	case OPTION_KIND_CALLBACK:
 		return spec->parse(values, text, err);
+	case OPTION_KIND_HEADING: /* nobody can give it */
+		break;
 	}
 	return 0;
 }
