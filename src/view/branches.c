@@ -237,7 +237,8 @@ static int draw_wake(struct branches *b, const struct profile_wake *w)
 	return rc;
 }
 
-/* What is drawn of the rows of a node: the heaviest, and a line for the rest if that is as much. */
+/* What is drawn of the rows of a node: the heaviest, others that are worth it, and a line for the
+ * rest if that is. */
 struct shown_wakes {
 	const struct profile_wake *rows;
 	size_t count; /* with a line of their own */
@@ -253,7 +254,7 @@ static struct shown_wakes wakes_of(const struct branches *b, uint32_t node)
 
 	s.rows = profile_wakes_of(&b->wakes, node, &all);
 	while (s.count < all && s.count < b->max_wakes &&
-		percent_of(s.rows[s.count].weight, whole) >= b->min_wake)
+		(!s.count || percent_of(s.rows[s.count].weight, whole) >= b->min_wake))
 		s.count++;
 	for (size_t i = s.count; i < all; i++)
 		s.rest_weight += s.rows[i].weight;
