@@ -67,6 +67,7 @@ struct timeline {
 	uint16_t cpu;
 	bool was_open, preempted, in_pending;
 	bool placeless; /* it was not seen leaving because it was not running yet */
+	bool ignored;   /* all the time */
 	struct held *held; /* NULL: nothing, or unwound already */
 	struct stored_stack stack;
 	struct off_cpu_waker waker;
@@ -351,11 +352,16 @@ static void share_out(struct off_cpu *o, struct timeline *t, uint64_t now_ns)
 	t->busy_ns = o->window_ns;
 }
 
+static bool is_told(const struct off_cpu *o, const struct timeline *t)
+{
+	return !t->ignored && session_selects(o->session, t->tid);
+}
+
 /* The weight of an interval; 0: it only counts in the times. */
 static uint64_t weigh(struct off_cpu *o, struct timeline *t, uint64_t end_ns, uint64_t duration_ns,
 	bool always)
 {
-	if (!duration_ns || !session_selects(o->session, t->tid))
+	if (!duration_ns || !is_told(o, t))
 		return 0;
 	if (always)
 		return duration_ns;
@@ -535,6 +541,9 @@ void off_cpu_begin(struct off_cpu *o, const struct off_cpu_start *start)
 	t = *find(o, start->tid) ? NULL : add(o, start->pid, start->tid, start->time_ns);
 	if (!t || start->how == BEGIN_AWAKE)
 		return;
+	t->ignored = start->how == BEGIN_IGNORED;
+	if (t->ignored)
+		return;
 	leave(t, start->time_ns, 0, start->how == BEGIN_CREATED);
 	t->placeless = start->how == BEGIN_CREATED;
 	t->was_open = start->how == BEGIN_BLOCKED;
@@ -573,7 +582,7 @@ void off_cpu_stack(struct off_cpu *o, pid_t pid, pid_t tid, uint64_t time_ns,
 	t->announced = true;
 	t->announced_ns = time_ns;
 	t->reason = reason;
-	if (raw && session_selects(o->session, tid))
+	if (raw && is_told(o, t))
 		hold(o, t, time_ns, raw);
 }
 
@@ -592,7 +601,7 @@ void off_cpu_out(struct off_cpu *o, pid_t pid, pid_t tid, uint64_t time_ns, uint
 		forget_interval(o, t);
 	t->announced = false;
 	leave(t, time_ns, cpu, preempted);
-	if (!t->held && !preempted && o->asleep && session_selects(o->session, tid))
+	if (!t->held && !preempted && o->asleep && is_told(o, t))
 		await_settling(o, t);
 }
 
@@ -633,7 +642,7 @@ void off_cpu_in(struct off_cpu *o, pid_t pid, pid_t tid, uint64_t time_ns, uint1
 
 static void tell_times(struct off_cpu *o, struct timeline *t)
 {
-	if (t->times.until_ns > t->times.since_ns)
+	if (t->times.until_ns > t->times.since_ns && !t->ignored)
 		session_thread_times(o->session, t->pid, t->tid, &t->times);
 	t->told_ns = t->times.until_ns;
 }

@@ -43,6 +43,7 @@ enum off_cpu_begin {
 	BEGIN_AWAKE,   /* it runs or waits for a CPU: its next step tells which */
 	BEGIN_CREATED, /* it can run, and has not yet */
 	BEGIN_BLOCKED, /* `reason` and `stack` are known */
+	BEGIN_IGNORED, /* nothing of it is told: a thread of the kernel */
 };
 
 /* All-zero but for pid, tid and time: awake. */

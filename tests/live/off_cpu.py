@@ -284,6 +284,7 @@ def threads_of_the_whole_machine():
     check(known > 1.2e9, "only %.1f ms are known" % (known / 1e6))
     check(seen.ns(child.pid, "futex") > 0.1e9, "no wait for the lock")
     check(seen.weight("wait_for_the_lock", "futex") > 0.1e9, "no stack of it")
+    check(seen.weight("kthread", "blocked") == 0, "there are threads of the kernel")
 
 
 @each_sampler

@@ -166,20 +166,42 @@ void perf_off_cpu_sample(struct perf_sampler *s, const struct raw_sample *raw)
 {
 	const struct raw_stack *stack = &raw->stack;
 
-	if (s->off_cpu)
+	/* A thread of the kernel: its first record tells whether it is one. */
+	if (s->off_cpu && (!stack->kernel_thread || off_cpu_knows(s->off_cpu, raw->tid)))
 		off_cpu_stack(s->off_cpu, raw->pid, raw->tid, raw->time_ns,
 			state_of_chain(s->roles, stack->kernel_ips, stack->kernel_count,
 				stack->has_regs ? &stack->regs : NULL),
 			stack);
 }
 
+/* A thread of the whole machine that is seen for the first time. False: it is over, and this is how it
+ * leaves its CPU for good. */
+static bool begin_unknown(struct perf_sampler *s, const struct perf_trailer *t)
+{
+	struct off_cpu_start start = {
+		.time_ns = t->time_ns, .pid = (pid_t)t->pid, .tid = (pid_t)t->tid};
+	struct proc_status status;
+
+	if (proc_status_read((pid_t)t->tid, &status, NULL) || status.state == 'Z' || status.state == 'X')
+		return false;
+	if (status.kernel_thread)
+		start.how = BEGIN_IGNORED;
+	off_cpu_begin(s->off_cpu, &start);
+	return true;
+}
+
 void perf_off_cpu_switch(struct perf_sampler *s, struct cpu_ring *r)
 {
 	const struct perf_event_header *header = r->next;
+	const struct watched_event *e;
 	struct perf_trailer t;
 
-	if (!s->off_cpu || !perf_trailer(header, &t) || (pid_t)t.pid <= 0 || (pid_t)t.tid <= 0 ||
-		perf_is_second(s, perf_event_of(r, t.id), (pid_t)t.tid))
+	if (!s->off_cpu || !perf_trailer(header, &t) || (pid_t)t.pid <= 0 || (pid_t)t.tid <= 0)
+		return;
+	e = perf_event_of(r, t.id);
+	if (perf_is_second(s, e, (pid_t)t.tid))
+		return;
+	if (e && e->tid == -1 && !off_cpu_knows(s->off_cpu, (pid_t)t.tid) && !begin_unknown(s, &t))
 		return;
 	if (header->misc & PERF_RECORD_MISC_SWITCH_OUT)
 		off_cpu_out(s->off_cpu, (pid_t)t.pid, (pid_t)t.tid, t.time_ns, (uint16_t)t.cpu,
