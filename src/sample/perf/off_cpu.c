@@ -23,8 +23,9 @@
 #include "base/clock.h"
 #include "os/rights.h"
 
-/* The stack of a thread that sleeps can be read on when we come, so a small copy does. */
-#define STACK_BYTES 4096u
+/* The stack of a thread that sleeps can be read on when we come; of those that are back by then this much
+ * is all there is. Copying 2 KB less costs a twentieth less. */
+#define STACK_BYTES 8192u
 
 /* How soon after a switch we look, while there are some and while there are none. */
 #define LOOK_NS (2 * NS_PER_MS)
