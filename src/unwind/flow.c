@@ -425,6 +425,24 @@ static bool opens_frame(const struct arch *arch, const struct insn *insn, uint64
 				      insn->imm < 0);
 }
 
+bool flow_only_ends(const struct arch *arch, const uint8_t *code, size_t len, uint64_t at)
+{
+	bool called = false;
+
+	for (size_t i = 0; i < len;) {
+		struct insn insn = arch->decode(code + i, len - i, at + i);
+
+		if (insn.len && insn.op == INSN_STOP)
+			return called;
+		if (!insn.len || called || (insn.op != INSN_PLAIN && insn.op != INSN_ADD &&
+						   insn.op != INSN_CALL))
+			return false;
+		called = insn.op == INSN_CALL;
+		i += insn.len;
+	}
+	return false;
+}
+
 bool flow_opens_frame(const struct arch *arch, const uint8_t *code, size_t len, uint64_t at)
 {
 	struct insn insn = arch->decode(code, len, at);

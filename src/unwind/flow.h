@@ -50,6 +50,9 @@ struct frame_shape {
 	bool tail; /* it ends in a jump to an address in a register, if it is an end */
 };
 
+/* Does the code lead straight to a call and a trap behind it? Then it ends the process or the thread. */
+bool flow_only_ends(const struct arch *arch, const uint8_t *code, size_t len, uint64_t at);
+
 /* Does the instruction that `code` begins with, at `at`, open a frame, as functions begin? */
 bool flow_opens_frame(const struct arch *arch, const uint8_t *code, size_t len, uint64_t at);
 

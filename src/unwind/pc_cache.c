@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "unwind/flow.h"
 #include "unwind/packed.h"
 
 #define ENTRY_BYTES 64	 /* how much of the code at e_entry is taken for _start */
@@ -103,6 +104,17 @@ static bool keeps_frame_pointers(
 	return false;
 }
 
+/* Coroutines begin with the address of what is to run after them as their return address. */
+static bool is_planted(struct walk *w, const struct walk_mapping *at, uint64_t pc)
+{
+	uint8_t code[ARCH_CALL_MAX];
+	size_t len = walk_code_before(w, at, pc, code, sizeof(code));
+	uint64_t start;
+
+	return len && w->arch->call_before(code, len, pc).form == CALL_NONE &&
+	       unwind_module_function(at->module, pc - at->bias, &start) && start == pc - at->bias;
+}
+
 static enum pc_kind kind_by_code(struct walk *w, const struct walk_mapping *at, uint64_t pc,
 	bool is_return, const struct unwind_rule *rule)
 {
@@ -111,8 +123,11 @@ static enum pc_kind kind_by_code(struct walk *w, const struct walk_mapping *at, 
 
 	if (w->arch->is_sigreturn(code, len))
 		return PC_SIGRETURN;
-	if (!rule && is_return && w->arch->is_thread_exit(code, len))
+	if (!rule && is_return &&
+		(w->arch->is_thread_exit(code, len) || flow_only_ends(w->arch, code, len, pc)))
 		return PC_ROOT;
+	if (is_return && is_planted(w, at, pc))
+		return PC_PLANTED;
 	return PC_UNSEEN;
 }
 

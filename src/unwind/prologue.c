@@ -291,7 +291,8 @@ int step_by_shape(struct walk *w, const struct frame_shape *shape, struct step *
 			recover(w, shape, i, cfa, &s->regs);
 	walk_set(&s->regs, arch->sp, cfa);
 	if (c.evidence == NOT_A_CALL && !candidate_is_planted(w, &c) &&
-		!is_pushed_by_hand(w, &c, s))
+		!is_pushed_by_hand(w, &c, s) &&
+		walk_pc_info(w, &c.at, c.pc, true).kind != PC_PLANTED)
 		return UNWIND_NO_RULE;
 	w->source = c.source;
 	candidate_take(w, &c, UNWIND_PROLOGUE, s);

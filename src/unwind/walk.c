@@ -185,7 +185,7 @@ static int walk_on(struct walk *w, size_t limit)
 		const struct unwind_frame *f = walk_frame(w);
 		struct pc_info info = walk_pc_info(w, &w->at, f->pc, f->is_return);
 
-		if (info.kind == PC_ROOT)
+		if (info.kind == PC_ROOT || info.kind == PC_PLANTED)
 			return UNWIND_ROOT;
 		if (info.kind == PC_PACKED && w->count < limit && step_packed(w, info.bits)) {
 			push_frame(w, w->regs.value[UNWIND_X86_PC], w->slot, UNWIND_CFI, w->source,

@@ -42,6 +42,7 @@ enum pc_kind {
 	PC_SIGRETURN, /* the kernel's signal frame is on top of the stack */
 	PC_NO_RULE,   /* no CFI, in code that keeps frame pointers */
 	PC_BARE,      /* no CFI, in code that does not */
+	PC_PLANTED,   /* a return address no call left: the first byte of a function */
 };
 
 struct pc_info {

@@ -49,6 +49,7 @@ TEST(return_address_minus_one)
 
 	FUNC(w, 0x1400, 0x20, DEF_CFA(RSP, 24));
 	FUNC(w, 0x1420, 0x20, DEF_CFA(RSP, 8));
+	indirect_call(w, 0x1420);
 	STACK_WORDS(w, AT(0x1420), 0, 0, AT(START + 8));
 	EXPECT(w, UNWIND_ROOT, AT(LEAF), AT(0x1420), AT(START + 8));
 
