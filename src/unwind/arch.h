@@ -59,6 +59,10 @@ struct arch {
 	/* True when the code after a return address can only end the thread. */
 	bool (*is_thread_exit)(const uint8_t *code, size_t len);
 
+	/* True when `code`, which ends at a call, loads the stack pointer from memory: the call runs on
+	 * another stack, as in systemstack() of the Go runtime. */
+	bool (*changes_stack)(const uint8_t *code, size_t len);
+
 	/* True when these instructions hold a prologue that sets up a frame pointer. */
 	bool (*keeps_frame_pointer)(const uint8_t *code, size_t len);
 

@@ -74,6 +74,19 @@ static bool a64_is_thread_exit(const uint8_t *code, size_t len)
 	return len >= 8 && insn_at(code) == INSN_MOV_X8_EXIT && insn_at(code + 4) == INSN_SVC_0;
 }
 
+/* ldr xN, [xM, #off]; mov sp, xN: Go's assembler has no load of sp */
+static bool a64_changes_stack(const uint8_t *code, size_t len)
+{
+	for (size_t i = 0; i + 8 <= len; i += 4) {
+		uint32_t ldr = insn_at(code + i), mov = insn_at(code + i + 4);
+
+		if ((ldr & 0xffc00000) == 0xf9400000 && ((ldr >> 5) & 31) != 31 &&
+			mov == (0x9100001fu | (ldr & 31) << 5))
+			return true;
+	}
+	return false;
+}
+
 static bool a64_keeps_frame_pointer(const uint8_t *code, size_t len)
 {
 	static const uint8_t mov_x29_sp[] = {0xfd, 0x03, 0x00, 0x91};
@@ -163,6 +176,7 @@ const struct arch arch_aarch64 = {
 	.frame_state = a64_frame_state,
 	.is_sigreturn = a64_is_sigreturn,
 	.is_thread_exit = a64_is_thread_exit,
+	.changes_stack = a64_changes_stack,
 	.keeps_frame_pointer = a64_keeps_frame_pointer,
 	.plt_slot = a64_plt_slot,
 	.jump = a64_jump,

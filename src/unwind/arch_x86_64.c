@@ -104,6 +104,16 @@ static bool x86_is_thread_exit(const uint8_t *code, size_t len)
 	       BEGINS(code, len, "\x48\x89\xc7\xb8\x3c\x00\x00\x00\x0f\x05");
 }
 
+/* mov disp8(%reg),%rsp, not from the stack itself */
+static bool x86_changes_stack(const uint8_t *code, size_t len)
+{
+	for (size_t i = 0; i + 4 <= len; i++)
+		if ((code[i] & 0xfe) == 0x48 && code[i + 1] == 0x8b && code[i + 2] >> 3 == 0x0c &&
+			(code[i + 2] & 7) != 4 && ((code[i + 2] & 7) != 5 || code[i] & 1))
+			return true;
+	return false;
+}
+
 /* push %rbp; mov %rsp,%rbp, in both encodings. */
 static bool x86_keeps_frame_pointer(const uint8_t *code, size_t len)
 {
@@ -155,6 +165,7 @@ const struct arch arch_x86_64 = {
 	.frame_state = x86_frame_state,
 	.is_sigreturn = x86_is_sigreturn,
 	.is_thread_exit = x86_is_thread_exit,
+	.changes_stack = x86_changes_stack,
 	.keeps_frame_pointer = x86_keeps_frame_pointer,
 	.plt_slot = x86_plt_slot,
 	.jump = x86_jump,

@@ -7,6 +7,7 @@
 #include "unwind/packed.h"
 
 #define ENTRY_BYTES 64	 /* how much of the code at e_entry is taken for _start */
+#define SWITCH_BYTES 48	 /* from where a stack is changed to the call that then runs on it */
 #define STYLE_BYTES 4096 /* how far around a pc to look for frame pointer prologues */
 #define KEY_SERIAL_BITS 24
 
@@ -115,6 +116,15 @@ static bool is_planted(struct walk *w, const struct walk_mapping *at, uint64_t p
 	       unwind_module_function(at->module, pc - at->bias, &start) && start == pc - at->bias;
 }
 
+/* What was called here runs on another stack than the rule says; frame pointers lead back. */
+static bool changes_stack(struct walk *w, const struct walk_mapping *at, uint64_t pc)
+{
+	uint8_t code[SWITCH_BYTES];
+	size_t len = walk_code_before(w, at, pc, code, sizeof(code));
+
+	return w->arch->changes_stack(code, len & ~(size_t)(w->arch->code_align - 1));
+}
+
 static enum pc_kind kind_by_code(struct walk *w, const struct walk_mapping *at, uint64_t pc,
 	bool is_return, const struct unwind_rule *rule)
 {
@@ -153,6 +163,8 @@ static struct pc_info learn_in_module(
 
 	if (kind != PC_UNSEEN)
 		return (struct pc_info){kind, 0};
+	if (in->go && is_return && changes_stack(w, at, pc))
+		return (struct pc_info){PC_NO_RULE, 0};
 	if (!rule) {
 		if (in->entry && vaddr - in->entry < ENTRY_BYTES)
 			return (struct pc_info){PC_ROOT, 0};

@@ -465,6 +465,25 @@ TEST(go_stacks)
 	EXPECT(w, UNWIND_ROOT, AT(BARE), AT(MAIN + 8));
 }
 
+/* systemstack() has a rule that is right until it loads sp: what that finds on the other stack may look
+ * like a return address, or be the 0 that ends it. */
+TEST(go_stack_changed_in_the_middle)
+{
+	for (unsigned stale = 0; stale < 2; stale++) {
+		autoworld w = usual_world();
+
+		w->input.go = true;
+		FUNC(w, 0x2800, 0x100, DEF_CFA(RSP, 16));
+		indirect_call(w, MAIN + 8);
+		CODE(w, 0x2820, "\x48\x8b\x62\x38\x48\x89\xfa\x48\x8b\x3f\xff\xd7");
+		STACK_WORDS(w, AT(0x282c), 0x1, stale ? AT(FUN + 8) : 0, 0x2, 0x3, 0x4, 0xb0b,
+			AT(MAIN + 8), 0, AT(START + 8));
+		reg(w, RBP, SLOT(6));
+		EXPECT(w, UNWIND_ROOT, AT(LEAF), AT(0x282c), AT(MAIN + 8), AT(START + 8));
+		check_how(w, 2, UNWIND_FP);
+	}
+}
+
 /* A stripped Go program: goexit has no name, and no call stands before it. */
 TEST(goroutine_start_without_symbols)
 {
@@ -491,5 +510,6 @@ int main(int argc, char **argv)
 		T(scan_recovers_a_saved_frame_pointer), T(scan_through_plt),
 		T(scan_follows_a_wrapper), T(scan_looks_one_step_ahead), T(scan_gives_up),
 		T(scan_ends_at_the_entry), T(scan_prefers_a_call_to_a_far_bottom),
-		T(scan_of_jit_memory), T(go_stacks), T(goroutine_start_without_symbols));
+		T(scan_of_jit_memory), T(go_stacks), T(go_stack_changed_in_the_middle),
+		T(goroutine_start_without_symbols));
 }
