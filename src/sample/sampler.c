@@ -43,13 +43,16 @@ int sampler_watch_cgroup(struct sampler *s, int cgroup_fd, struct err *err)
 				    : cannot(s, "a cgroup", err);
 }
 
+/* Before the caller gets its turn, though new events keep coming. */
+#define MAX_ROUNDS 16
+
 /* Whoever has the oldest event goes on until another one's is older. Until everyone has handed over
- * what there was when we began. */
-static void take_turns(struct sampler *const *samplers, size_t count, bool last)
+ * what there was when we began. Whether there was anything. */
+static bool take_turns(struct sampler *const *samplers, size_t count, bool last)
 {
 	uint64_t now_ns = last ? UINT64_MAX : clock_monotonic_ns();
 
-	for (;;) {
+	for (bool any = false;; any = true) {
 		uint64_t oldest_ns = UINT64_MAX, next_ns = now_ns;
 		struct sampler *first = NULL;
 
@@ -65,24 +68,28 @@ static void take_turns(struct sampler *const *samplers, size_t count, bool last)
 			}
 		}
 		if (!first || oldest_ns > now_ns)
-			return;
+			return any;
 		first->ops->drain_until(first, next_ns);
 	}
 }
 
-uint64_t samplers_drain(struct sampler *const *samplers, size_t count, bool last)
+static uint64_t drain_together(struct sampler *const *samplers, size_t count, bool last)
 {
 	uint64_t wait_ns = UINT64_MAX;
-	bool mixed = count > 1;
+	int rounds = 0;
 
-	for (size_t i = 0; i < count; i++)
-		mixed = mixed && samplers[i]->ops->oldest_ns;
-	if (mixed)
-		take_turns(samplers, count, last);
+	while (take_turns(samplers, count, last) && ++rounds < MAX_ROUNDS)
+		;
 	for (size_t i = 0; i < count; i++) {
-		uint64_t ns = samplers[i]->ops->drain(samplers[i], last);
+		uint64_t ns = samplers[i]->ops->settle(samplers[i], last);
 
 		wait_ns = ns < wait_ns ? ns : wait_ns;
 	}
-	return wait_ns;
+	return rounds < MAX_ROUNDS ? wait_ns : 0;
+}
+
+uint64_t samplers_drain(struct sampler *const *samplers, size_t count, bool last)
+{
+	return count > 1 ? drain_together(samplers, count, last)
+			 : samplers[0]->ops->drain(samplers[0], last);
 }

@@ -75,11 +75,12 @@ struct sampler_ops {
 	/* Hands what there is to the session, all of it if `last`. Returns after how many ns at most
 	 * to call again though nothing is readable; UINT64_MAX: no need. */
 	uint64_t (*drain)(struct sampler *s, bool last);
-	/* Where two samplers serve one session, what they saw is told in one order. When the oldest
-	 * event was that is not handed over, UINT64_MAX: there is none; and events up to that time. NULL
-	 * in samplers that are always alone. */
+	/* Where two samplers serve one session, what they saw is told in one order; these are the parts of
+	 * drain(). NULL in samplers that are always alone. When the oldest event was that is not handed
+	 * over, UINT64_MAX: there is none; events up to that time; and what is to be done after them. */
 	uint64_t (*oldest_ns)(struct sampler *s);
 	void (*drain_until)(struct sampler *s, uint64_t time_ns);
+	uint64_t (*settle)(struct sampler *s, bool last);
 	/* No more samples are taken, and no thread is held any more. */
 	void (*stop)(struct sampler *s);
 	void (*facts)(const struct sampler *s, struct sampler_facts *ret);

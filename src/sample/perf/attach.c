@@ -360,6 +360,7 @@ const struct sampler_ops sampler_perf = {
 	.drain = perf_drain,
 	.oldest_ns = perf_oldest_ns,
 	.drain_until = perf_drain_until,
+	.settle = perf_settle,
 	.stop = perf_stop,
 	.facts = perf_facts,
 };

@@ -114,33 +114,40 @@ static bool drain_round(struct perf_sampler *s, bool last)
 	return s->ring_bytes_read != before;
 }
 
-/* The timer that the rings' threads have set has done its work. */
-static void take_kick(struct perf_sampler *s)
+/* The timer that the rings' threads have set has done its work; false: it still runs, or was not set. */
+static bool take_kick(struct perf_sampler *s)
 {
 	uint64_t times;
 
-	if (s->timer_fd < 0)
-		return;
-	if (read(s->timer_fd, &times, sizeof(times)) != sizeof(times))
-		return; /* it still runs, or was not set */
+	if (s->timer_fd < 0 || read(s->timer_fd, &times, sizeof(times)) != sizeof(times))
+		return false;
 	__atomic_store_n(&s->kicked, false, __ATOMIC_RELEASE);
+	return true;
+}
+
+uint64_t perf_settle(struct sampler *sampler, bool last)
+{
+	struct perf_sampler *s = perf_of(sampler);
+	bool kicked = take_kick(s); /* for something that came after the last look */
+	uint64_t again_ns;
+
+	vec_each(&s->rings, r)
+		if (!r->has_thread)
+			perf_jitter(s, r);
+	again_ns = perf_off_cpu_settle(s, last);
+	if (kicked && perf_oldest_ns(sampler) != UINT64_MAX)
+		return 0;
+	return oldest(s) && again_ns > PATIENCE_NS ? PATIENCE_NS : again_ns;
 }
 
 uint64_t perf_drain(struct sampler *sampler, bool last)
 {
 	struct perf_sampler *s = perf_of(sampler);
-	uint64_t again_ns;
 	int rounds = 0;
 
 	take_kick(s);
 	perf_off_cpu_look(s);
 	while (drain_round(s, last) && ++rounds < MAX_ROUNDS)
 		;
-	vec_each(&s->rings, r)
-		if (!r->has_thread)
-			perf_jitter(s, r);
-	again_ns = perf_off_cpu_settle(s, last);
-	if (oldest(s) && again_ns > PATIENCE_NS)
-		again_ns = PATIENCE_NS;
-	return rounds < MAX_ROUNDS ? again_ns : 0;
+	return perf_settle(sampler, last);
 }

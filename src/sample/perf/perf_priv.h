@@ -165,6 +165,7 @@ bool perf_watches_thread(const struct perf_sampler *s, pid_t tid);
 uint64_t perf_drain(struct sampler *sampler, bool last);
 uint64_t perf_oldest_ns(struct sampler *sampler);
 void perf_drain_until(struct sampler *sampler, uint64_t time_ns);
+uint64_t perf_settle(struct sampler *sampler, bool last);
 
 /* off_cpu.c */
 
