@@ -13,7 +13,7 @@
  * leave, waking and enter follow each other; but a waker may come while leave() runs on another CPU.
  * Each then writes fields that the other only reads.
  *
- * Written for every kernel since 5.8 with type information: no atomics that return a value, no helper
+ * Written for every kernel since 5.10 with type information: no atomics that return a value, no helper
  * that is newer without a way around it.
  */
 #include "kernel_types.h"
@@ -283,7 +283,7 @@ static __noinline uint32_t begin(
 	t->syscall = -1;
 	t->since_ns = t->changed_ns = now;
 	t->mark_ns = (int64_t)(mark_ns * bpf_get_prandom_u32() >> 32);
-	t->recent_ns = keep_ns;
+	t->recent_ns[0] = t->recent_ns[1] = keep_ns;
 	t->stack_bytes = FIRST_STACK_BYTES;
 	if (bpf_map_update_elem(&slots, &tid, &slot, BPF_NOEXIST)) {
 		bpf_map_push_elem(&free_slots, &slot, 0);
@@ -404,7 +404,7 @@ static __noinline int copy_stack(
  * times a second before the stack of an unexpectedly long interval can be missing. */
 static __always_inline bool wants_copy(const struct off_cpu_thread *t, uint64_t now)
 {
-	uint64_t likely_ns = 4 * t->recent_ns;
+	uint64_t likely_ns = 4 * t->recent_ns[t->state >= STATE_FUTEX];
 
 	if (t->flags & OFF_CPU_KERNEL_ONLY)
 		return false;
@@ -497,6 +497,11 @@ static __noinline int tell(struct task_struct *task, uint32_t slot, uint64_t now
 	e = copied ? buffer_of(slot) : bpf_map_lookup_elem(&scratch, &zero);
 	if (!e)
 		return 0;
+	if (!copied)
+		e->stack_bytes = 0;
+	/* One that never ran is where it was created, with an empty stack or a copy of one. */
+	if (t->seq == 1 && !(t->flags & (OFF_CPU_WAS_OPEN | OFF_CPU_KERNEL_ONLY)))
+		copied = copy_regs(task, e->regs);
 	e->head = (struct off_cpu_head){
 		.kind = OFF_CPU_INTERVAL,
 		.slot = slot,
@@ -515,7 +520,7 @@ static __noinline int tell(struct task_struct *task, uint32_t slot, uint64_t now
 	e->state = t->state;
 	got = bpf_get_task_stack(task, e->kernel_ips, sizeof(e->kernel_ips), 0);
 	e->kernel_count = got > 0 ? (uint32_t)got / 8 : 0;
-	send(e, copied ? e->stack_bytes : 0);
+	send(e, e->stack_bytes);
 	return 0;
 }
 
@@ -537,7 +542,7 @@ static __always_inline void classify_unseen(struct task_struct *task, struct off
 static __always_inline void enter(
 	struct task_struct *task, struct off_cpu_thread *t, uint32_t slot, uint64_t now)
 {
-	uint64_t ns = now - t->changed_ns, weight_ns = 0, blocked_ns, share_ns;
+	uint64_t ns = now - t->changed_ns, weight_ns = 0, blocked_ns, share_ns, *recent;
 	bool unseen = t->state == OFF_CPU_UNKNOWN;
 	uint32_t state;
 
@@ -548,9 +553,10 @@ static __always_inline void enter(
 	t->ns[state & 7] += state < STATE_FUTEX ? ns : blocked_ns;
 	if (state >= STATE_FUTEX)
 		t->ns[STATE_RUN_QUEUE] += ns - blocked_ns;
-	t->recent_ns -= t->recent_ns / 16;
-	if (ns > t->recent_ns)
-		t->recent_ns = ns;
+	recent = &t->recent_ns[state >= STATE_FUTEX];
+	*recent -= *recent / 16;
+	if (ns > *recent)
+		*recent = ns;
 	if (ns >= keep_ns || unseen)
 		weight_ns = ns;
 	else if (mark_ns && ns)
@@ -636,7 +642,7 @@ static __always_inline bool is_interrupt(void *ctx, struct task_struct *current,
 	return current->flags & PF_KTHREAD ? is_ksoftirqd(current) : nr == -1;
 }
 
-static __noinline int tell_waker(
+static __noinline int tell_waker_of(
 	void *ctx, struct task_struct *task, struct off_cpu_thread *t, uint32_t slot, uint64_t now)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
@@ -676,6 +682,14 @@ static __noinline int tell_waker(
 	}
 	send(e, bytes);
 	return 0;
+}
+
+/* Since 5.11; before, a program cannot look at the thread it runs in as it can at others. */
+static __always_inline void tell_waker(
+	void *ctx, struct task_struct *task, struct off_cpu_thread *t, uint32_t slot, uint64_t now)
+{
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf))
+		tell_waker_of(ctx, task, t, slot, now);
 }
 
 SEC("tp_btf/sched_waking")

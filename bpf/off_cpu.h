@@ -58,12 +58,13 @@ struct off_cpu_thread {
 	uint64_t wake_ns;    /* when it was last woken; before changed_ns: it was not woken since */
 	uint64_t ns[8];      /* by enum thread_state, up to changed_ns */
 	int64_t mark_ns;     /* of short intervals, to its next mark */
-	uint64_t recent_ns;  /* the longest of its recent intervals: falls by 1/16 with each */
+	/* The longest of its recent intervals, in the run queue and blocked: falls by 1/16 with each. */
+	uint64_t recent_ns[2];
 	uint64_t copied_ns;  /* when its stack was last copied */
 	uint32_t stack_bytes; /* to copy */
 	uint32_t taken_seq;   /* the stack of this interval is known: no need to send it */
 };
-_Static_assert(sizeof(struct off_cpu_thread) == 144, "the same for both sides");
+_Static_assert(sizeof(struct off_cpu_thread) == 152, "the same for both sides");
 
 enum off_cpu_kind {
 	OFF_CPU_INTERVAL = 1,

@@ -110,7 +110,7 @@ static const struct rights_wall walls[] = {
 		.fix = "",
 	},
 	[WALL_BPF_KERNEL] = {
-		.why = "this kernel does not take the program: it is older than 5.8, was built without "
+		.why = "this kernel does not take the program: it is older than 5.10, was built without "
 		       "BPF, or is locked down",
 		.cost = "time off the CPU is recorded with more overhead, and without who woke whom",
 		.fix = "",

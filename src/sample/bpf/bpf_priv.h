@@ -71,7 +71,9 @@ static inline struct bpf_sampler *bpf_of(struct sampler *s)
 	return (struct bpf_sampler *)s;
 }
 
-/* decode.c: hands over what is in the ring, up to that time. How many events. */
+/* decode.c: one event, 8-byte aligned; what makes no sense is counted. */
+void bpf_decode(struct bpf_sampler *s, const void *record, size_t bytes);
+/* Hands over what is in the ring, up to that time. How many events. */
 size_t bpf_decode_until(struct bpf_sampler *s, uint64_t time_ns);
 uint64_t bpf_oldest_ns(struct bpf_sampler *s);
 /* Intervals that ended before `time_ns` go to the session, in order. */

@@ -181,7 +181,7 @@ static bool is_whole(const void *record, size_t bytes)
 		e->stack_bytes <= bytes - offsetof(struct off_cpu_event, bytes);
 }
 
-static void decode(struct bpf_sampler *s, const void *record, size_t bytes)
+void bpf_decode(struct bpf_sampler *s, const void *record, size_t bytes)
 {
 	const struct off_cpu_head *head = record;
 
@@ -213,7 +213,7 @@ size_t bpf_decode_until(struct bpf_sampler *s, uint64_t time_ns)
 	const void *record;
 
 	for (; bpf_oldest_ns(s) <= time_ns && (record = bpf_ring_peek(&s->ring, &bytes)); count++) {
-		decode(s, record, bytes);
+		bpf_decode(s, record, bytes);
 		s->ring_bytes_read += bytes;
 		bpf_ring_pop(&s->ring);
 	}

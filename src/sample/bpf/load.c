@@ -259,31 +259,34 @@ static void drain_until(struct sampler *sampler, uint64_t time_ns)
 	bpf_decode_until(bpf_of(sampler), time_ns);
 }
 
-static uint64_t bpf_drain(struct sampler *sampler, bool last)
+static uint64_t settle(struct sampler *sampler, bool last)
 {
 	struct bpf_sampler *s = bpf_of(sampler);
-	uint64_t now = clock_monotonic_ns();
 	struct epoll_event consumed;
+	uint64_t now_ns, wait_ns;
+	bool busy = s->ring_bytes_read != s->last_bytes_read || s->finished.len;
 
-	epoll_wait(s->epoll_fd, &consumed, 1, 0);
-	bpf_decode_until(s, last ? UINT64_MAX : now);
 	if (last) {
 		bpf_finish(s, s->stop_ns);
 		return UINT64_MAX;
 	}
-	bpf_settle(s, now - BATCH_NS / 2);
-	bpf_scan(s, now);
-	now = clock_monotonic_ns();
-
-	uint64_t wait_ns = s->scan_ns > now ? s->scan_ns - now : 0;
-	bool busy = s->ring_bytes_read != s->last_bytes_read || s->finished.len;
-
 	s->last_bytes_read = s->ring_bytes_read;
+	epoll_wait(s->epoll_fd, &consumed, 1, 0);
 	s->skeleton->data->reader_sleeps = !busy;
-	/* What came before that was written wakes nobody. */
+	/* What was written before that wakes nobody. */
 	if (!busy && bpf_oldest_ns(s) != UINT64_MAX)
 		return 0;
+	bpf_settle(s, clock_monotonic_ns() - BATCH_NS / 2);
+	bpf_scan(s, clock_monotonic_ns());
+	now_ns = clock_monotonic_ns();
+	wait_ns = s->scan_ns > now_ns ? s->scan_ns - now_ns : 0;
 	return busy && wait_ns > BATCH_NS ? BATCH_NS : wait_ns;
+}
+
+static uint64_t bpf_drain(struct sampler *sampler, bool last)
+{
+	bpf_decode_until(bpf_of(sampler), last ? UINT64_MAX : clock_monotonic_ns());
+	return settle(sampler, last);
 }
 
 static void bpf_stop(struct sampler *sampler)
@@ -323,6 +326,7 @@ const struct sampler_ops sampler_bpf = {
 	.drain = bpf_drain,
 	.oldest_ns = oldest_ns,
 	.drain_until = drain_until,
+	.settle = settle,
 	.stop = bpf_stop,
 	.facts = bpf_facts,
 };

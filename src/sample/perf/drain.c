@@ -143,11 +143,13 @@ uint64_t perf_settle(struct sampler *sampler, bool last)
 uint64_t perf_drain(struct sampler *sampler, bool last)
 {
 	struct perf_sampler *s = perf_of(sampler);
+	uint64_t again_ns;
 	int rounds = 0;
 
 	take_kick(s);
 	perf_off_cpu_look(s);
 	while (drain_round(s, last) && ++rounds < MAX_ROUNDS)
 		;
-	return perf_settle(sampler, last);
+	again_ns = perf_settle(sampler, last);
+	return rounds < MAX_ROUNDS ? again_ns : 0;
 }
