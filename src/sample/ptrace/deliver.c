@@ -41,8 +41,24 @@ static void deliver_sample(struct ptrace_sampler *s, const struct note *n)
 		.stack = stack_of(n),
 	};
 
-	if (session_sample(s->session, &raw, &stored))
-		learn(s, n->tid, &stored);
+	bool have = session_sample(s->session, &raw, &stored);
+
+	if (!have && n->queued_ns)
+		have = session_stack(s->session, n->pid, n->tid, n->time_ns, &raw.stack, &stored);
+	if (!have)
+		return;
+	learn(s, n->tid, &stored);
+	if (n->queued_ns)
+		sleepers_queued(s, n, &stored);
+}
+
+static void deliver_wait(struct ptrace_sampler *s, const struct note *n)
+{
+	struct raw_stack raw = {0};
+
+	if (n->kind == NOTE_ASLEEP)
+		raw = stack_of(n);
+	sleepers_note(s, n, &raw);
 }
 
 static void deliver_shown(struct ptrace_sampler *s, const struct note *n)
@@ -70,6 +86,11 @@ static void deliver(struct ptrace_sampler *s, const struct note *n)
 		break;
 	case NOTE_WHOLE:
 		s->sink.whole(s->sink.ctx, n->pid);
+		break;
+	case NOTE_ASLEEP:
+	case NOTE_AWOKE:
+	case NOTE_TIMES:
+		deliver_wait(s, n);
 		break;
 	case NOTE_STARTED:
 		session_forked(to, n->other_pid, n->pid, n->other_tid, n->tid, n->time_ns);

@@ -18,6 +18,9 @@
 /* More looks a tick would make us a load ourselves; with more threads the ticks take turns. */
 #define MOST_LOOKS 512u
 
+/* Reading the stack of one that has gone to sleep takes some 20 us. */
+#define MOST_SLEEPS 64u
+
 /* A running thread stops within a few microseconds, and to wait for that actively is the shortest
  * pause. One that does not has to wait for a CPU first, perhaps for ours. */
 #define ACTIVE_WAIT_NS (25 * NS_PER_US)
@@ -92,35 +95,40 @@ static void check_late(struct tracer *t, struct traced *th, uint64_t now)
 	t->late++;
 }
 
+static void look(struct tracer *t, struct traced *th, uint64_t now, bool room, size_t *sleeps)
+{
+	bool was_awake = th->awake;
+
+	if (th->name_ns <= now && traced_name(t, th))
+		tracer_tell_name(t, th);
+	if (!th->selected || th->before_exec)
+		return;
+	if (th->asked_ns) {
+		check_late(t, th, now);
+		return;
+	}
+	th->awake = is_awake(t, th);
+	if (t->options.off_cpu)
+		waits_look(t, th, th->awake, sleeps);
+	if (!t->options.on_cpu || !th->awake || th->in_group || !is_due(t, th, was_awake, room))
+		return;
+	if (!tracer_ask_to_stop(t, th))
+		tracer_wait_actively(t, t->looked_at);
+}
+
 void tracer_tick(struct tracer *t)
 {
 	size_t looks = t->threads.len < MOST_LOOKS ? t->threads.len : MOST_LOOKS;
+	size_t awake = 0, sleeps = MOST_SLEEPS;
 	uint64_t now = clock_monotonic_ns();
-	size_t awake = 0;
 	bool room = t->awake <= t->cpus;
 	struct traced *th;
 
 	for (size_t i = 0; i < looks && (th = traced_after(t, t->looked_at)); i++) {
-		bool was_awake = th->awake;
-
 		t->looked_at = th->tid;
-		if (th->in_group || th->before_exec)
-			continue;
-		if (th->name_ns <= now && traced_name(t, th))
-			tracer_tell_name(t, th);
-		if (!th->selected)
-			continue;
-		if (th->asked_ns) {
-			check_late(t, th, now);
-			awake++;
-			continue;
-		}
-		th->awake = is_awake(t, th);
-		awake += th->awake;
-		if (!th->awake || !is_due(t, th, was_awake, room))
-			continue;
-		if (!tracer_ask_to_stop(t, th))
-			tracer_wait_actively(t, t->looked_at);
+		look(t, th, now, room, &sleeps);
+		th = traced_find(t, t->looked_at); /* it may have ended meanwhile */
+		awake += th && th->awake;
 	}
 	t->awake = awake;
 }

@@ -15,6 +15,7 @@
  *	tracer.c   the tracer's life: requests to it, when it wakes
  *	targets.c  the threads and processes it traces
  *	look.c     a tick: who runs, and is to be stopped
+ *	waits.c    and who sleeps, since when; sleepers.c what the session is told of that
  *	stops.c    what to do with a thread that has stopped
  *	snapshot.c a sample of all threads, at a signal
  *	ring.c     the queue between the two; dump_size.c how much is copied; pause.c how long it took
@@ -34,6 +35,7 @@
 #include "sample/ptrace/pause.h"
 #include "sample/ptrace/ring.h"
 #include "sample/sampler.h"
+#include "sample/state.h"
 
 /* ---- notes: what the tracer tells the session, in time order ---- */
 
@@ -41,11 +43,22 @@ enum note_kind {
 	NOTE_SAMPLE,  /* registers and stack of a thread on the CPU */
 	NOTE_SHOWN,   /* the same of a thread in a sample of all; no registers: could not be had */
 	NOTE_WHOLE,   /* of the process `pid` all threads were shown */
+	NOTE_ASLEEP,  /* registers and stack of a thread that has gone to sleep, and `wait` why */
+	NOTE_AWOKE,   /* it is no longer that; `wait` how long it was */
+	NOTE_TIMES,   /* of a thread that ends, or is let go: `wait` */
 	NOTE_STARTED, /* `other`: who started it */
 	NOTE_EXECED,  /* `name`; its process begins anew */
 	NOTE_NAMED,   /* `name` */
 	NOTE_ENDED,
 	NOTE_LOST,    /* for want of room: `count` samples, and `other_tid` other notes */
+};
+
+/* Of ASLEEP: what it waits in. Of AWOKE: the ns of this wait, and of those too short to be seen before it.
+ * Of TIMES: all of them since it was traced. */
+struct note_wait {
+	struct off_cpu_reason reason;
+	bool open; /* ASLEEP: it was, when we came. AWOKE: it still is */
+	uint64_t since_ns, run_ns, blocked_ns, queued_ns;
 };
 
 struct note {
@@ -54,8 +67,12 @@ struct note {
 	pid_t other_pid, other_tid;
 	uint64_t time_ns;
 	union {
-		uint64_t period_ns; /* SAMPLE: CPU time it stands for */
-		uint64_t count;     /* LOST */
+		struct {
+			uint64_t period_ns; /* SAMPLE: CPU time it stands for */
+			uint64_t queued_ns; /* and time it waited for a CPU */
+		};
+		struct note_wait wait;
+		uint64_t count; /* LOST */
 	};
 	union {
 		struct unwind_regs regs;
@@ -70,6 +87,15 @@ struct note {
 /* CPU time, time in the run queue, and how often it came on a CPU (proc_pid_schedstat). */
 struct run_times {
 	uint64_t run_ns, queued_ns, arrivals;
+};
+
+/* What becomes of a thread's time off the CPU, from look to look. */
+struct traced_waits {
+	struct run_times first, last; /* when it was begun, and at the last look */
+	uint64_t since_ns, last_ns;   /* when these were */
+	bool asleep;                  /* told so */
+	uint64_t blocked_ns;          /* of this sleep, not yet told */
+	int64_t unseen_ns, queued_ns; /* blocked and queued time that no wait was told with */
 };
 
 struct traced {
@@ -87,6 +113,7 @@ struct traced {
 	struct run_times seen;  /* at the last look */
 	uint64_t accounted_ns;  /* of run_ns, by samples */
 	uint64_t name_ns, name_wait_ns; /* when to look at its name again, and then again */
+	struct traced_waits waits;
 	int times_fd, call_fd;  /* its schedstat and syscall files; -1: not kept open */
 };
 
@@ -189,6 +216,13 @@ int tracer_ask_to_stop(struct tracer *t, struct traced *th);
 void tracer_wait_actively(struct tracer *t, pid_t tid);
 void tracer_tell_name(struct tracer *t, const struct traced *th);
 
+/* waits.c: time off the CPU. At a look, with what that has found; the thread ends, or is let go. */
+void waits_begin(struct tracer *t, struct traced *th);
+void waits_look(struct tracer *t, struct traced *th, bool awake, size_t *budget);
+void waits_end(struct tracer *t, struct traced *th, bool gone);
+/* What the next sample is to carry of time in the run queue. */
+uint64_t waits_take_queued(struct traced *th);
+
 /* snapshot.c: samples of all threads. A thread stands stopped with the signal; one that is wanted has
  * stopped; one is wanted no more. go_on: what is due; until when it can wait. */
 void snapshot_signalled(struct tracer *t, struct traced *th, uint64_t since_ns);
@@ -207,9 +241,19 @@ pid_t tracer_next_event(struct tracer *t, pid_t tid, uint64_t since_ns);
 
 /* ---- the side of the session ---- */
 
+/* A thread's time off the CPU, as told by notes. */
+struct sleeper {
+	pid_t pid, tid;
+	struct off_cpu_reason reason;
+	bool was_open;
+	struct stored_stack stack;
+	uint64_t ns[STATE_COUNT]; /* so far, of its waits */
+};
+
 struct ptrace_sampler {
 	struct sampler sampler;
 	struct session *session;
+	VEC(struct sleeper) sleepers; /* ascending by tid */
 	struct on_signal_sink sink;
 	struct tracer tracer;
 	uint64_t bytes_read;
@@ -219,6 +263,11 @@ static inline struct ptrace_sampler *ptrace_of(struct sampler *s)
 {
 	return (struct ptrace_sampler *)s;
 }
+
+/* sleepers.c: the notes ASLEEP, AWOKE and TIMES; and of a sample, its time in the run queue. */
+void sleepers_note(struct ptrace_sampler *s, const struct note *n, const struct raw_stack *raw);
+void sleepers_queued(
+	struct ptrace_sampler *s, const struct note *n, const struct stored_stack *stack);
 
 /* deliver.c */
 uint64_t ptrace_drain(struct sampler *sampler, bool last);

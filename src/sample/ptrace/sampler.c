@@ -14,6 +14,7 @@ static void ptrace_free(struct sampler *sampler)
 
 	tracer_end(&s->tracer);
 	tracer_release(&s->tracer);
+	vec_release(&s->sleepers);
 	free(s);
 }
 
@@ -43,9 +44,7 @@ static int check_kernel(struct err *err)
 static int ptrace_open(const struct sampler_options *options, struct sampler **ret, struct err *err)
 {
 	struct ptrace_sampler *s;
-	int rc = options->off_cpu
-		? err_set(err, EOPNOTSUPP, "the ptrace sampler does not see time off the CPU")
-		: check_kernel(err);
+	int rc = check_kernel(err);
 
 	if (rc)
 		return rc;

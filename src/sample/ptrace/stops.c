@@ -116,8 +116,10 @@ static void take_sample(struct tracer *t, struct traced *th, uint64_t since_ns)
 	if (tracer_copy(t, th, n, false, since_ns) || !n)
 		return;
 	n->period_ns = account(t, th);
-	if (n->period_ns) /* else it stood in the run queue all the time */
-		tracer_tell(t, n);
+	if (!n->period_ns) /* it stood in the run queue all the time */
+		return;
+	n->queued_ns = waits_take_queued(th);
+	tracer_tell(t, n);
 }
 
 /* It has stopped, for whatever reason: what we asked for is done with. */
@@ -215,6 +217,7 @@ static void on_execed(struct tracer *t, pid_t tid, uint64_t since_ns)
 		return;
 	traced_remove_others(t, th);
 	answered(t, th);
+	waits_end(t, th, true);
 	traced_begin(t, th);
 	th->execed = true;
 	n = tracer_note(t, NOTE_EXECED, th, 0);
@@ -227,8 +230,11 @@ static void on_execed(struct tracer *t, pid_t tid, uint64_t since_ns)
 static void on_ended(struct tracer *t, const struct ptrace_event *e)
 {
 	struct traced *th = traced_find(t, e->tid);
-	struct note *n = th ? tracer_note(t, NOTE_ENDED, th, 0) : NULL;
+	struct note *n;
 
+	if (th)
+		waits_end(t, th, true);
+	n = th ? tracer_note(t, NOTE_ENDED, th, 0) : NULL;
 	if (e->tid == t->child) /* nobody else can wait for it now */
 		child_has_ended(e->tid, e->status, e->cpu_ns);
 	if (n)

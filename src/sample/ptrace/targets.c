@@ -127,8 +127,10 @@ void traced_remove_others(struct tracer *t, const struct traced *survivor)
 	for (size_t i = t->threads.len; i-- > 0;) {
 		struct traced *th = t->threads.data[i];
 
-		if (th->pid == survivor->pid && th != survivor)
-			traced_remove(t, th);
+		if (th->pid != survivor->pid || th == survivor)
+			continue;
+		waits_end(t, th, true);
+		traced_remove(t, th);
 	}
 }
 
@@ -205,6 +207,7 @@ void traced_begin(struct tracer *t, struct traced *th)
 		th->accounted_ns = th->seen.run_ns;
 	if (!traced_name(t, th))
 		select_thread(t, th);
+	waits_begin(t, th);
 }
 
 /* ---- attaching ---- */

@@ -197,6 +197,8 @@ static void *trace(void *arg)
 		else if (t->period_ns)
 			tick(t);
 	}
+	vec_each(&t->threads, th)
+		waits_end(t, *th, false);
 	tell_losses(t);
 	return NULL;
 }
