@@ -41,7 +41,7 @@ static void deliver_sample(struct ptrace_sampler *s, const struct note *n)
 		.stack = stack_of(n),
 	};
 
-	bool have = session_sample(s->session, &raw, &stored);
+	bool have = n->period_ns && session_sample(s->session, &raw, &stored);
 
 	if (!have && n->queued_ns)
 		have = session_stack(s->session, n->pid, n->tid, n->time_ns, &raw.stack, &stored);
@@ -118,6 +118,7 @@ uint64_t ptrace_drain(struct sampler *sampler, bool last)
 	eventfd_t count;
 
 	eventfd_read(s->tracer.notes_fd, &count);
+	throttling_refresh(s->throttling, clock_monotonic_ns());
 	while ((n = note_ring_peek(&s->tracer.ring))) {
 		s->bytes_read += sizeof(*n) + n->stack_bytes;
 		deliver(s, n);

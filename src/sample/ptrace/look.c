@@ -110,7 +110,11 @@ static void look(struct tracer *t, struct traced *th, uint64_t now, bool room, s
 	th->awake = is_awake(t, th);
 	if (t->options.off_cpu)
 		waits_look(t, th, th->awake, sleeps);
-	if (!t->options.on_cpu || !th->awake || th->in_group || !is_due(t, th, was_awake, room))
+	if (!th->awake || th->in_group)
+		return;
+	/* Where it waited for a CPU is where it is when it got one, or nearly. */
+	if (!(t->options.on_cpu && is_due(t, th, was_awake, room)) &&
+		th->waits.queued_ns < (int64_t)t->period_ns)
 		return;
 	if (!tracer_ask_to_stop(t, th))
 		tracer_wait_actively(t, t->looked_at);

@@ -36,6 +36,7 @@
 #include "sample/ptrace/ring.h"
 #include "sample/sampler.h"
 #include "sample/state.h"
+#include "sample/throttling.h"
 
 /* ---- notes: what the tracer tells the session, in time order ---- */
 
@@ -254,6 +255,7 @@ struct ptrace_sampler {
 	struct sampler sampler;
 	struct session *session;
 	VEC(struct sleeper) sleepers; /* ascending by tid */
+	struct throttling *throttling;
 	struct on_signal_sink sink;
 	struct tracer tracer;
 	uint64_t bytes_read;

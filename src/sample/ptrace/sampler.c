@@ -15,6 +15,7 @@ static void ptrace_free(struct sampler *sampler)
 	tracer_end(&s->tracer);
 	tracer_release(&s->tracer);
 	vec_release(&s->sleepers);
+	throttling_free(s->throttling);
 	free(s);
 }
 
@@ -52,12 +53,15 @@ static int ptrace_open(const struct sampler_options *options, struct sampler **r
 	if (!s)
 		return err_nomem(err);
 	s->sampler.ops = &sampler_ptrace;
+	s->tracer.notes_fd = -1;
 	s->tracer.options = *options;
 	s->tracer.period_ns = options->frequency_hz ? NS_PER_S / options->frequency_hz : 0;
 	s->tracer.sizes.most = options->stack_bytes;
 	s->tracer.cpus = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
 	s->tracer.most_files = most_files();
-	rc = tracer_init(&s->tracer, err);
+	rc = throttling_new(&s->throttling, err);
+	if (!rc)
+		rc = tracer_init(&s->tracer, err);
 	if (rc) {
 		ptrace_free(&s->sampler);
 		return rc;
@@ -81,7 +85,11 @@ static int ask(struct sampler *sampler, enum tracer_ask what, pid_t pid, pid_t t
 	struct tracer_request r = {.ask = what, .pid = pid, .tid = tid};
 	int rc = tracer_start(t, err);
 
-	return rc ? rc : tracer_ask(t, &r, err);
+	if (!rc)
+		rc = tracer_ask(t, &r, err);
+	if (!rc && t->options.off_cpu)
+		throttling_watch(ptrace_of(sampler)->throttling, pid, clock_monotonic_ns());
+	return rc;
 }
 
 static int ptrace_watch_process(struct sampler *sampler, pid_t pid, struct err *err)

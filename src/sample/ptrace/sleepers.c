@@ -4,6 +4,10 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+
+#define LONG_QUEUE_NS (5 * NS_PER_MS) /* worth asking whether the thread was throttled */
+
 /* Index of the first sleeper with an id of at least `tid`. */
 static size_t place_of(const struct ptrace_sampler *s, pid_t tid)
 {
@@ -126,7 +130,8 @@ static void on_times(struct ptrace_sampler *s, const struct note *n)
 	if (sl)
 		memcpy(times.ns, sl->ns, sizeof(times.ns));
 	times.ns[STATE_ON_CPU] = n->wait.run_ns;
-	times.ns[STATE_RUN_QUEUE] += n->wait.queued_ns;
+	if (n->wait.queued_ns > times.ns[STATE_THROTTLED])
+		times.ns[STATE_RUN_QUEUE] = n->wait.queued_ns - times.ns[STATE_THROTTLED];
 	balance(&times);
 	session_thread_times(s->session, n->pid, n->tid, &times);
 	if (sl)
@@ -146,6 +151,7 @@ void sleepers_note(struct ptrace_sampler *s, const struct note *n, const struct 
 void sleepers_queued(
 	struct ptrace_sampler *s, const struct note *n, const struct stored_stack *stack)
 {
+	struct sleeper *sl = get(s, n->pid, n->tid);
 	struct off_cpu_interval interval = {
 		.start_ns = n->time_ns,
 		.queued_ns = n->queued_ns,
@@ -156,5 +162,10 @@ void sleepers_queued(
 		.stack = *stack,
 	};
 
+	if (sl && n->queued_ns >= LONG_QUEUE_NS &&
+		throttling_covers(s->throttling, n->pid, n->time_ns - n->queued_ns, n->time_ns)) {
+		interval.state = STATE_THROTTLED;
+		sl->ns[STATE_THROTTLED] += n->queued_ns;
+	}
 	tell(s, &interval);
 }

@@ -115,11 +115,10 @@ static void take_sample(struct tracer *t, struct traced *th, uint64_t since_ns)
 
 	if (tracer_copy(t, th, n, false, since_ns) || !n)
 		return;
-	n->period_ns = account(t, th);
-	if (!n->period_ns) /* it stood in the run queue all the time */
-		return;
-	n->queued_ns = waits_take_queued(th);
-	tracer_tell(t, n);
+	n->period_ns = t->options.on_cpu ? account(t, th) : 0;
+	n->queued_ns = t->options.off_cpu ? waits_take_queued(th) : 0;
+	if (n->period_ns || n->queued_ns)
+		tracer_tell(t, n);
 }
 
 /* It has stopped, for whatever reason: what we asked for is done with. */

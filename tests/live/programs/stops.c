@@ -28,7 +28,7 @@ static void let_it_go_on(pid_t pid)
 	char path[64], state = 'R';
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	while (state != 'T') {
+	while (state != 'T' && state != 't') { /* t: it is traced as well */
 		FILE *f = fopen(path, "r");
 
 		if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
