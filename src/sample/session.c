@@ -372,11 +372,15 @@ bool session_selects(struct session *s, pid_t tid)
 
 /* ---- samples ---- */
 
+/* More than this between two frames is another stack. */
+#define STACK_GAP_BYTES 65536u
+
 struct walk_ctx {
 	struct session *session;
 	struct process *process;
 	pid_t tid; /* memory is read by thread: the first one of its process may have ended */
-	const struct unwind_dump *early;
+	const struct raw_stack *raw;
+	uint64_t other; /* where the walk asked for another stack first, 0: nowhere */
 };
 
 /* /proc/PID/maps again, unless that was done a moment ago. */
@@ -436,15 +440,19 @@ static bool read_memory(void *ctx, uint64_t addr, void *buf, size_t len)
 static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, size_t count,
 	uint64_t addr, struct unwind_dump *ret)
 {
-	const struct walk_ctx *w = ctx;
+	struct walk_ctx *w = ctx;
+	uint64_t last = frames[count - 1].slot ? frames[count - 1].slot : w->raw->dump.start;
+	const struct tail_early early = {w->raw->early, w->raw->other};
 	enum unwind_tail got =
-		tail_from_early(w->early, proc_address_mask(), frames, count, addr, ret);
+		tail_from_early(&early, proc_address_mask(), frames, count, addr, ret);
 	struct tail_stack stack = {
 		.tid = w->tid,
 		.address_mask = proc_address_mask(),
 		.end = w->process->stack_end,
 	};
 
+	if (!w->other && addr - last >= w->raw->dump.size + STACK_GAP_BYTES)
+		w->other = addr;
 	if (got != UNWIND_TAIL_UNREADABLE)
 		return got;
 	return tail_read(&w->session->tail, &stack, frames, count, addr, ret);
@@ -498,7 +506,9 @@ static uint32_t push_user(struct session *s, const struct process *p,
 static size_t walk(struct session *s, const struct thread *th, const struct raw_stack *raw,
 	enum unwind_end *ret_end)
 {
-	struct walk_ctx ctx = {s, th->process, th->tid, &raw->early};
+	struct walk_ctx ctx = {s, th->process, th->tid, raw, 0};
+	size_t count;
+
 	struct unwind_target target = {
 		.arch = UNWIND_X86_64,
 		.ctx = &ctx,
@@ -515,12 +525,11 @@ static size_t walk(struct session *s, const struct thread *th, const struct raw_
 #else
 	s->sampled_pc = raw->regs.value[UNWIND_X86_PC];
 #endif
-	return unwinder_walk(
+	count = unwinder_walk(
 		s->unwinder, &target, &raw->regs, &raw->dump, s->frames, FRAME_LIMIT, ret_end);
+	s->other_stack = ctx.other;
+	return count;
 }
-
-/* More than this between two frames is another stack. */
-#define STACK_GAP_BYTES 65536u
 
 /* Bytes of the stack that the walk went through: what a dump would have had to hold. */
 static uint32_t used_bytes(const struct raw_stack *raw, const struct unwind_frame *f, size_t n)
@@ -530,6 +539,17 @@ static uint32_t used_bytes(const struct raw_stack *raw, const struct unwind_fram
 	for (size_t i = 0; i < n && f[i].cfa >= top && f[i].cfa - top < STACK_GAP_BYTES; i++)
 		top = f[i].cfa;
 	return top - raw->dump.start < UINT32_MAX ? (uint32_t)(top - raw->dump.start) : UINT32_MAX;
+}
+
+/* The same of the other stack that the walk came to. */
+static uint32_t other_bytes(uint64_t other, const struct unwind_frame *f, size_t n)
+{
+	uint64_t top = other;
+
+	for (size_t i = 0; other && i < n; i++)
+		if (f[i].slot > top && f[i].slot - top < STACK_GAP_BYTES)
+			top = f[i].slot;
+	return (uint32_t)(top - other);
 }
 
 /* The outermost frames that come from the live tail. */
@@ -603,6 +623,8 @@ static void store_stack(struct session *s, const struct thread *th, const struct
 		.end = end,
 		.used_bytes = used_bytes(raw, s->frames, count),
 		.live_frames = live_frames(s->frames, count),
+		.switched = count && s->other_stack,
+		.other_bytes = other_bytes(s->other_stack, s->frames, count),
 	};
 	s->walked = count;
 }

@@ -55,6 +55,8 @@ struct raw_stack {
 	/* The end of the dump and what lies beyond it, as read a moment later (tail.h); may be
 	 * empty. What it does not hold is read when the stack is unwound. */
 	struct unwind_dump early;
+	/* Of another stack that its frame pointers lead to, as read before `early`; may be empty. */
+	struct unwind_dump other;
 };
 
 struct raw_sample {
@@ -72,6 +74,8 @@ struct stored_stack {
 	uint32_t leaf; /* its node in the recording; CAPTURE_NONE: no frame at all */
 	enum unwind_end end;
 	uint32_t used_bytes, live_frames; /* as in struct record_sample */
+	bool switched; /* the stack goes on in another place, */
+	uint32_t other_bytes; /* and used so many bytes there, as far as it could be read */
 };
 
 /* A thread was on a CPU. `ret` (may be NULL) tells what became of the stack, so that the sampler

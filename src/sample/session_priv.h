@@ -26,6 +26,7 @@ struct session {
 	size_t walked;               /* of them in the last stack */
 	uint64_t now_ns;             /* time of the event being handled */
 	uint64_t sampled_pc;         /* of the sample being walked */
+	uint64_t other_stack;        /* where it went on to another stack, 0: nowhere */
 	uint64_t pending_losses[LOSS_KIND_COUNT];
 	struct session_stats stats;
 	unsigned perf_maps;          /* that are open */

@@ -72,25 +72,43 @@ enum unwind_tail tail_read(struct tail *t, const struct tail_stack *stack,
 	return compare(&c, stack->address_mask ? stack->address_mask : ~0ULL);
 }
 
-enum unwind_tail tail_from_early(const struct unwind_dump *early, uint64_t address_mask,
+/* The bytes from `addr` to the end of what holds it, NULL when that is not at least a word. */
+static const uint8_t *find_early(const struct tail_early *early, uint64_t addr, size_t *ret_size)
+{
+	const struct unwind_dump *pieces[] = {&early->near, &early->other};
+
+	for (unsigned i = 0; i < 2; i++) {
+		const struct unwind_dump *d = pieces[i];
+		uint64_t at = addr - d->start;
+
+		if (d->size < sizeof(uint64_t) || at > d->size - sizeof(uint64_t))
+			continue;
+		*ret_size = d->size - (size_t)at;
+		return (const uint8_t *)d->bytes + at;
+	}
+	return NULL;
+}
+
+enum unwind_tail tail_from_early(const struct tail_early *early, uint64_t address_mask,
 	const struct unwind_frame *frames, size_t count, uint64_t addr, struct unwind_dump *ret)
 {
-	const uint8_t *bytes = early->bytes;
-	uint64_t at = addr - early->start;
+	size_t size, rest;
+	const uint8_t *bytes = find_early(early, addr, &size);
 	struct checks c;
 
-	if (early->size < sizeof(uint64_t) || at > early->size - sizeof(uint64_t))
+	if (!bytes)
 		return UNWIND_TAIL_UNREADABLE;
 	choose_checks(&c, frames, count);
 	for (size_t i = 0; i < c.count; i++) {
-		uint64_t slot = (uint64_t)(uintptr_t)c.slots[i].iov_base - early->start;
+		const uint8_t *word =
+			find_early(early, (uint64_t)(uintptr_t)c.slots[i].iov_base, &rest);
 
-		if (slot > early->size - sizeof(uint64_t))
+		if (!word)
 			return UNWIND_TAIL_UNREADABLE;
-		memcpy(&c.words[i], bytes + slot, sizeof(uint64_t));
+		memcpy(&c.words[i], word, sizeof(uint64_t));
 	}
 	if (!c.count)
 		return UNWIND_TAIL_UNREADABLE;
-	*ret = (struct unwind_dump){addr, bytes + at, early->size - (size_t)at};
+	*ret = (struct unwind_dump){addr, bytes, size};
 	return compare(&c, address_mask ? address_mask : ~0ULL);
 }

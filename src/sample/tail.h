@@ -35,10 +35,15 @@ struct tail_stack {
 enum unwind_tail tail_read(struct tail *t, const struct tail_stack *stack,
 	const struct unwind_frame *frames, size_t count, uint64_t addr, struct unwind_dump *ret);
 
-/* The same from what was read already, right after the sample: `early`, up from some frames that the
- * dump holds too, those read last. UNWIND_TAIL_UNREADABLE when it does not hold the bytes at `addr`, or
- * not all that there is to compare. */
-enum unwind_tail tail_from_early(const struct unwind_dump *early, uint64_t address_mask,
+/* What was read already, right after the sample: memory that holds some frames of the dump, read last,
+ * and what lies above it; and a piece of another stack. Either may be empty. */
+struct tail_early {
+	struct unwind_dump near, other;
+};
+
+/* The same from that. UNWIND_TAIL_UNREADABLE when it does not hold the bytes at `addr`, or not all that
+ * there is to compare. */
+enum unwind_tail tail_from_early(const struct tail_early *early, uint64_t address_mask,
 	const struct unwind_frame *frames, size_t count, uint64_t addr, struct unwind_dump *ret);
 
 #endif

@@ -74,8 +74,10 @@ static int step_fp(struct walk *w, uint64_t fp, enum evidence least, struct step
 		return UNWIND_NO_RULE;
 	if (c.evidence < least && !candidate_is_planted(w, &c) && !is_pushed_by_hand(w, &c, fp, saved))
 		return UNWIND_NO_RULE;
-	/* Either the chain goes up, or the caller's fp is a register like any other. */
-	if (saved && saved <= fp && !needs_no_fp(w, &c))
+	/* Either the chain goes up, or it changes stacks there, or the caller's fp is a register like any
+	 * other. */
+	if (saved && saved <= fp && !(w->may_switch && walk_changes_stack(w, &c.at, c.pc)) &&
+		!needs_no_fp(w, &c))
 		return UNWIND_NO_RULE;
 
 	s->regs = (struct unwind_regs){0};

@@ -116,8 +116,7 @@ static bool is_planted(struct walk *w, const struct walk_mapping *at, uint64_t p
 	       unwind_module_function(at->module, pc - at->bias, &start) && start == pc - at->bias;
 }
 
-/* What was called here runs on another stack than the rule says; frame pointers lead back. */
-static bool changes_stack(struct walk *w, const struct walk_mapping *at, uint64_t pc)
+bool walk_changes_stack(struct walk *w, const struct walk_mapping *at, uint64_t pc)
 {
 	uint8_t code[SWITCH_BYTES];
 	size_t len = walk_code_before(w, at, pc, code, sizeof(code));
@@ -163,7 +162,7 @@ static struct pc_info learn_in_module(
 
 	if (kind != PC_UNSEEN)
 		return (struct pc_info){kind, 0};
-	if (in->go && is_return && changes_stack(w, at, pc))
+	if (in->go && is_return && walk_changes_stack(w, at, pc))
 		return (struct pc_info){PC_NO_RULE, 0};
 	if (!rule) {
 		if (in->entry && vaddr - in->entry < ENTRY_BYTES)

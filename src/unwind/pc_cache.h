@@ -103,6 +103,9 @@ static inline struct pc_info walk_pc_info(
 void walk_pc_keep(struct walk *w, const struct walk_mapping *at, uint64_t pc, bool is_return,
 	struct pc_info info);
 
+/* Whether what was called before the return address `pc` runs on another stack than the code there. */
+bool walk_changes_stack(struct walk *w, const struct walk_mapping *at, uint64_t pc);
+
 /* Where the return address of the frame at `pc` stands when its sp is `sp`; false when its rule
  * needs more than the sp. */
 bool walk_pc_return_slot(

@@ -104,27 +104,44 @@ TEST(wants_follow_the_stacks)
 	size_t first = early_wants_get(&w, 77), deep;
 
 	check(first > 0);
-	early_wants_note(&w, 77, 50000, false);
+	early_wants_note(&w, 77, 50000, false, false);
 	deep = early_wants_get(&w, 77);
 	check(deep >= 50000 && deep < 60000);
 	/* A thread that fits is forgotten slowly, and then costs nothing. */
-	early_wants_note(&w, 77, 0, false);
+	early_wants_note(&w, 77, 0, false, false);
 	check(early_wants_get(&w, 77) > 48000);
 	for (int i = 0; i < 300; i++)
-		early_wants_note(&w, 77, 0, false);
+		early_wants_note(&w, 77, 0, false, false);
 	check_u64(early_wants_get(&w, 77), 0);
 	/* What was cut needs more than there was. */
-	early_wants_note(&w, 77, 0, true);
+	early_wants_note(&w, 77, 0, true, false);
 	check(early_wants_get(&w, 77) >= first);
 	for (int i = 0; i < 10; i++)
-		early_wants_note(&w, 77, 0, true);
+		early_wants_note(&w, 77, 0, true, false);
 	check(early_wants_get(&w, 77) >= 4 * first && early_wants_get(&w, 77) <= 8 * first);
 	/* Another thread in the same slot knows nothing. */
 	check_u64(early_wants_get(&w, 77 + EARLY_WANTS), first);
 }
 
+/* A thread that runs on two stacks in turn is looked at for a while. */
+TEST(wants_remember_another_stack)
+{
+	static struct early_wants w;
+
+	check(!early_wants_other(&w, 77));
+	early_wants_note(&w, 77, 20000, false, true);
+	check(early_wants_other(&w, 77) && early_wants_get(&w, 77) >= 20000);
+	for (int i = 0; i < 200; i++)
+		early_wants_note(&w, 77, 0, false, false);
+	check(early_wants_other(&w, 77) && !early_wants_other(&w, 77 + EARLY_WANTS));
+	for (int i = 0; i < 100; i++)
+		early_wants_note(&w, 77, 0, false, false);
+	check(!early_wants_other(&w, 77));
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(store_keeps_what_was_put), T(store_goes_round),
-		T(store_is_full_at_some_time), T(store_out_of_order), T(wants_follow_the_stacks));
+		T(store_is_full_at_some_time), T(store_out_of_order), T(wants_follow_the_stacks),
+		T(wants_remember_another_stack));
 }

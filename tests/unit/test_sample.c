@@ -452,7 +452,7 @@ TEST(tail_of_signed_frames)
 TEST(tail_that_was_read_early)
 {
 	uint64_t words[12] = {0, 0x1111, 0, 0x2222, 5, 6, 7, 8, 9, 10, 11, 12};
-	const struct unwind_dump early = {0x7000, words, sizeof(words)};
+	const struct tail_early early = {.near = {0x7000, words, sizeof(words)}};
 	struct unwind_frame frames[3] = {{.pc = 9}, {.pc = 0x1111, .slot = 0x7008},
 		{.pc = 0x2222, .slot = 0x7018}};
 	struct unwind_dump got = {0};
@@ -470,8 +470,26 @@ TEST(tail_that_was_read_early)
 	frames[1].slot = 0x6ff8;
 	check(tail_from_early(&early, 0xff00, frames, 3, 0x7020, &got) == UNWIND_TAIL_UNREADABLE);
 	check(tail_from_early(&early, 0, frames, 1, 0x7020, &got) == UNWIND_TAIL_UNREADABLE);
-	check(tail_from_early(&(struct unwind_dump){0}, 0, frames, 3, 0x7020, &got) ==
+	check(tail_from_early(&(struct tail_early){0}, 0, frames, 3, 0x7020, &got) ==
 		UNWIND_TAIL_UNREADABLE);
+}
+
+/* The frames of the signal stack, or of a runtime's own stack, and a piece of the one it left. */
+TEST(tail_of_another_stack_that_was_read_early)
+{
+	uint64_t near[4] = {0, 0x1111, 0, 0x2222}, other[3] = {0x9020, 0x3333, 7};
+	const struct tail_early early = {.near = {0x7000, near, sizeof(near)},
+		.other = {0xc0001000, other, sizeof(other)}};
+	struct unwind_frame frames[4] = {{.pc = 9}, {.pc = 0x1111, .slot = 0x7008},
+		{.pc = 0x2222, .slot = 0x7018}, {.pc = 0x3333, .slot = 0xc0001008}};
+	struct unwind_dump got = {0};
+
+	check(tail_from_early(&early, 0, frames, 3, 0xc0001008, &got) == UNWIND_TAIL_OK);
+	check(got.start == 0xc0001008 && got.size == 16 && got.bytes == other + 1);
+	check(tail_from_early(&early, 0, frames, 4, 0xc0001010, &got) == UNWIND_TAIL_OK);
+	check(tail_from_early(&early, 0, frames, 4, 0xc0001018, &got) == UNWIND_TAIL_UNREADABLE);
+	near[1]++;
+	check(tail_from_early(&early, 0, frames, 3, 0xc0001008, &got) == UNWIND_TAIL_CHANGED);
 }
 
 TEST(tail_ends_with_its_mapping)
@@ -691,6 +709,7 @@ int main(int argc, char **argv)
 		T(samples_inside_exec_have_no_user_stack),
 		T(text_that_was_copied), T(shared_files_are_one_module),
 		T(tail_of_frames_that_still_stand), T(tail_of_signed_frames), T(tail_that_was_read_early),
+		T(tail_of_another_stack_that_was_read_early),
 		T(tail_ends_with_its_mapping),
 		T(samples_are_selected_by_thread));
 }

@@ -129,8 +129,11 @@ static void find_early(struct perf_sampler *s, struct cpu_ring *r, struct raw_sa
 	const struct early_entry *e = early_store_find(&r->early, r->ring.tail);
 	uint64_t read_ns = e ? e->read_ns : clock_monotonic_ns();
 
-	if (e)
+	if (e) {
 		raw->stack.early = (struct unwind_dump){e->start, e->bytes, e->size};
+		raw->stack.other = (struct unwind_dump){
+			e->other_start, e->bytes + e->size, e->other_size};
+	}
 	histogram_add(&s->delays, read_ns > raw->time_ns ? read_ns - raw->time_ns : 0);
 }
 
@@ -140,8 +143,10 @@ static void note_wants(
 	size_t copied = raw->stack.dump.size;
 	bool cut = stored->end == UNWIND_TRUNCATED || stored->end == UNWIND_CHANGED;
 
-	early_wants_note(&s->wants, raw->tid,
-		stored->used_bytes > copied ? stored->used_bytes - copied : 0, cut);
+	uint32_t beyond = stored->used_bytes > copied ? stored->used_bytes - copied : 0;
+
+	early_wants_note(&s->wants, raw->tid, stored->switched ? stored->other_bytes : beyond, cut,
+		stored->switched);
 }
 
 /* A thread on a CPU. */

@@ -21,6 +21,12 @@
 #define OVERLAP_BYTES 16384u
 #define WANT_FIRST_BYTES 32768u
 #define WANT_MAX_BYTES 131072u
+#define WANT_LEFT_SHIFT 20
+#define WANT_BYTES_MASK ((1u << WANT_LEFT_SHIFT) - 1)
+/* Of the copy's beginning, the same where the stack goes on in another place. */
+#define NEAR_BYTES 8192u
+#define ADDRESS_MIN 65536u
+#define MAX_LINKS 64 /* frame pointers that are followed to that place */
 /* Threads whose stacks are read in one go; more than one only where samples come in bunches. */
 #define MAX_AT_ONCE 4
 /* What was read can wait; but not longer than a new process may live. */
@@ -38,12 +44,29 @@ size_t early_wants_get(const struct early_wants *w, pid_t tid)
 {
 	uint64_t slot = __atomic_load_n(&w->slots[(uint32_t)tid % EARLY_WANTS], __ATOMIC_RELAXED);
 
-	return slot >> 32 == (uint32_t)tid ? (uint32_t)slot : WANT_FIRST_BYTES;
+	return slot >> 32 == (uint32_t)tid ? slot & WANT_BYTES_MASK : WANT_FIRST_BYTES;
 }
 
-void early_wants_note(struct early_wants *w, pid_t tid, size_t bytes, bool cut)
+/* Samples left in which to look for another stack. */
+static uint64_t wants_left(const struct early_wants *w, pid_t tid)
+{
+	uint64_t slot = __atomic_load_n(&w->slots[(uint32_t)tid % EARLY_WANTS], __ATOMIC_RELAXED);
+
+	return slot >> 32 == (uint32_t)tid ? slot >> WANT_LEFT_SHIFT & 0xff : 0;
+}
+
+bool early_wants_other(const struct early_wants *w, pid_t tid)
+{
+	return wants_left(w, tid);
+}
+
+void early_wants_note(
+	struct early_wants *w, pid_t tid, size_t bytes, bool cut, bool switched)
 {
 	size_t before = early_wants_get(w, tid), want = before - before / 64;
+	uint64_t left = wants_left(w, tid);
+
+	left = switched ? 0xff : left - (left > 0);
 
 	if (cut)
 		bytes = before * 2 < WANT_FIRST_BYTES ? WANT_FIRST_BYTES : before * 2;
@@ -53,7 +76,8 @@ void early_wants_note(struct early_wants *w, pid_t tid, size_t bytes, bool cut)
 		want = 0;
 	if (want > WANT_MAX_BYTES)
 		want = WANT_MAX_BYTES;
-	__atomic_store_n(want_slot(w, tid), (uint64_t)(uint32_t)tid << 32 | want, __ATOMIC_RELAXED);
+	__atomic_store_n(want_slot(w, tid),
+		(uint64_t)(uint32_t)tid << 32 | left << WANT_LEFT_SHIFT | want, __ATOMIC_RELAXED);
 }
 
 /* ---- samples in the ring ---- */
@@ -61,8 +85,9 @@ void early_wants_note(struct early_wants *w, pid_t tid, size_t bytes, bool cut)
 struct early_sample {
 	uint64_t position, time_ns;
 	pid_t tid;
-	uint64_t copied_end; /* of the stack */
+	uint64_t sp, copied_end; /* of the stack */
 	size_t copied;
+	uint64_t other; /* another stack, 0: none is looked for */
 };
 
 /* The 8 bytes at an offset of a record; 0 beyond its end. */
@@ -75,6 +100,24 @@ struct peeker {
 static uint64_t word(const struct peeker *p, size_t offset)
 {
 	return offset < p->size ? perf_ring_word(p->ring, p->position + offset) : 0;
+}
+
+/* Where the frame pointers lead out of the copy, whose first byte is at `offset` of the record: 0 when
+ * they do not, or only a bit further up. */
+static uint64_t find_other(const struct peeker *p, size_t offset, uint64_t fp, const struct early_sample *sample)
+{
+	uint64_t end = sample->copied_end;
+
+	for (unsigned i = 0; i < MAX_LINKS; i++) {
+		uint64_t at = fp - sample->sp;
+
+		if (fp % sizeof(uint64_t) || sample->copied < sizeof(uint64_t))
+			return 0;
+		if (at > sample->copied - sizeof(uint64_t))
+			break;
+		fp = word(p, offset + at);
+	}
+	return fp < ADDRESS_MIN || fp - sample->sp < end - sample->sp + WANT_FIRST_BYTES ? 0 : fp;
 }
 
 /* The layout is told in decode.c. False: nothing beyond the copy to be read. */
@@ -95,16 +138,22 @@ static bool peek_sample(const struct perf_sampler *s, const struct peeker *p, st
 	}
 	if (word(p, at) != PERF_SAMPLE_REGS_ABI_64)
 		return false;
-	uint64_t sp = word(p, at + (1 + PERF_REG_SP) * sizeof(uint64_t));
+	uint64_t fp = word(p, at + (1 + PERF_REG_FP) * sizeof(uint64_t));
+	ret->sp = word(p, at + (1 + PERF_REG_SP) * sizeof(uint64_t));
 	at += (1 + PERF_REG_COUNT) * sizeof(uint64_t);
 	uint64_t size = word(p, at);
 
 	if (size > p->size)
 		return false;
 	ret->copied = word(p, at + sizeof(uint64_t) + size);
-	ret->copied_end = sp + ret->copied;
+	if (ret->copied > size)
+		return false;
+	ret->copied_end = ret->sp + ret->copied;
+	ret->other = early_wants_other(&s->wants, ret->tid)
+			     ? find_other(p, at + sizeof(uint64_t), fp, ret)
+			     : 0;
 	/* Copied less than asked for: there is no more. */
-	return size && ret->copied == size;
+	return size && (ret->copied == size || ret->other);
 }
 
 struct early_batch {
@@ -207,6 +256,36 @@ static void read_stack(struct cpu_ring *r, const struct early_sample *sample, si
 	early_store_publish(&r->early);
 }
 
+/* The same where the frame pointers lead to another stack: all of this one that matters is in the copy. */
+static void read_other(struct cpu_ring *r, const struct early_sample *sample, size_t want)
+{
+	size_t near = sample->copied < NEAR_BYTES ? sample->copied : NEAR_BYTES;
+	struct early_entry *e = early_store_reserve(&r->early, near + want);
+
+	if (!e)
+		return;
+
+	struct iovec local[2] = {{e->bytes + near, want}, {e->bytes, near}};
+	struct iovec remote[2] = {{(void *)(uintptr_t)sample->other, want},
+		{(void *)(uintptr_t)sample->sp, near}};
+	ssize_t got = process_vm_readv(sample->tid, local, 2, remote, 2, 0);
+
+	if (got < (ssize_t)sizeof(uint64_t))
+		return;
+	if ((size_t)got < want + near) {
+		want = (size_t)got < want ? (size_t)got : want;
+		if (process_vm_readv(sample->tid, local + 1, 1, remote + 1, 1, 0) != (ssize_t)near)
+			return;
+	}
+	e->position = sample->position;
+	e->read_ns = clock_monotonic_ns();
+	e->start = sample->sp;
+	e->size = (uint32_t)near;
+	e->other_start = sample->other;
+	e->other_size = (uint32_t)want;
+	early_store_publish(&r->early);
+}
+
 /* Has the drain called, soon or now. */
 static void kick(struct perf_sampler *s, bool now)
 {
@@ -222,10 +301,13 @@ static void work(struct perf_sampler *s, struct cpu_ring *r)
 	uint64_t head = look(s, r, &batch);
 
 	for (size_t i = batch.count; i-- > 0;) {
-		size_t want = early_wants_get(&s->wants, batch.samples[i].tid);
+		const struct early_sample *sample = &batch.samples[i];
+		size_t want = early_wants_get(&s->wants, sample->tid);
 
-		if (want)
-			read_stack(r, &batch.samples[i], want);
+		if (sample->other)
+			read_other(r, sample, want < WANT_FIRST_BYTES ? WANT_FIRST_BYTES : want);
+		else if (want)
+			read_stack(r, sample, want);
 	}
 	__atomic_store_n(&r->seen, head, __ATOMIC_RELEASE);
 	perf_jitter(s, r);

@@ -26,12 +26,16 @@ struct cpu_ring;
 #define EARLY_WANTS 4096u
 
 struct early_wants {
-	uint64_t slots[EARLY_WANTS]; /* tid << 32 | bytes */
+	uint64_t slots[EARLY_WANTS]; /* tid << 32 | samples to look for another stack << 20 | bytes */
 };
 
 size_t early_wants_get(const struct early_wants *w, pid_t tid);
-/* A walk needed so many bytes beyond its copy; `cut`: even more than could be read. */
-void early_wants_note(struct early_wants *w, pid_t tid, size_t bytes, bool cut);
+/* Whether its stack went on in another place lately (signal stacks, coroutines, goroutines). */
+bool early_wants_other(const struct early_wants *w, pid_t tid);
+/* A walk needed so many bytes beyond its copy; `cut`: even more than could be read. `switched`: they lie on
+ * another stack. */
+void early_wants_note(
+	struct early_wants *w, pid_t tid, size_t bytes, bool cut, bool switched);
 
 /* Starts the threads for all rings, once; those that fail are done without. */
 void early_start(struct perf_sampler *s);

@@ -20,11 +20,13 @@
 
 #define EARLY_STORE_BYTES ((size_t)1 << 20)
 
-/* [start, start + size) of the thread's memory as it stood at read_ns. */
+/* [start, start + size) of the thread's memory as it stood at read_ns; behind it in `bytes` a piece of
+ * another stack, which may be empty. */
 struct early_entry {
-	uint64_t position, read_ns, start;
-	uint32_t size;
+	uint64_t position, read_ns, start, other_start;
+	uint32_t size, other_size;
 	uint32_t room; /* bytes that follow; with them an entry is a multiple of its header's size */
+	uint32_t pad[5];
 	uint8_t bytes[];
 };
 

@@ -39,9 +39,11 @@
 #if defined(__x86_64__)
 #define PERF_REG_COUNT 17u
 #define PERF_REG_SP 7u
+#define PERF_REG_FP 6u
 #else
 #define PERF_REG_COUNT 33u
 #define PERF_REG_SP 31u
+#define PERF_REG_FP 29u
 #endif
 
 /* One event: one thread (or every thread, in system-wide mode) on one CPU. */
