@@ -188,6 +188,16 @@ BARE = ["-O2", "-static", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tabl
         "-fno-unwind-tables"]
 
 
+def garbage(*link):
+    def record():
+        out = scratch("go-garbage")
+        env = dict(os.environ, GOCACHE=scratch("gocache"), GO111MODULE="off")
+        subprocess.run(["go", "build", "-o", out, *link, os.path.join(PROGRAMS, "garbage.go")],
+                       check=True, env=env)
+        record_running([out], 1)
+    return record
+
+
 def own(flags, compiler="gcc"):
     return lambda: record_running([compile_c("work", tuple(flags), compiler), "0"])
 
@@ -201,6 +211,8 @@ ROWS = [
     ("chromium renderer", ["chromium"], chromium),
     ("Rust, -O", ["rustc"], rust),
     ("Go", ["go"], go),
+    ("Go, collecting garbage", ["go"], garbage()),
+    ("Go, collecting garbage, stripped", ["go"], garbage("-ldflags=-s -w")),
     ("C, -O2, no frame pointer", ["gcc"], own(["-O2", "-fomit-frame-pointer"])),
     ("C, -O0", ["gcc"], own(["-O0"])),
     ("C, stripped", ["gcc"], own(["-O2", "-s"])),

@@ -103,4 +103,106 @@ def java_with_frame_pointers():
     check(got.quality["rooted_pct"] >= 97, "%s" % got.quality)
 
 
+def own_calls(frames):
+    """The functions of switches.c on a stack, outermost first."""
+    names = ("main", "run_raised", "run_interrupting", "run_ucontext", "run_switch", "run_fcontext",
+             "send_signals", "computation", "on_signal", "handler_work", "generator", "level_one",
+             "level_two", "level_three", "spin_until")
+    return [f for f in frames if f in names]
+
+
+def check_switches(how, *full):
+    """Of the stacks that end in spin_until those that are whole are `full`, one of them."""
+    got = recording(["-F", "499", "--", program("switches"), how, "1000"])
+    check(got.samples >= 200, "%d samples" % got.samples)
+    good = bad = 0
+    wrong = []
+    for frames, n in got.stacks:
+        if frames[0] == "[truncated]" or "spin_until" not in frames:
+            continue
+        calls = own_calls(frames)
+        if calls in [list(f) for f in full]:
+            good += n
+        else:
+            bad += n
+            wrong.append(calls)
+    check(good >= 150 and bad <= (good + bad) * 0.01, "of %d: %s" % (good + bad, wrong[:3]))
+    return got
+
+
+@test
+def signal_stacks():
+    got = check_switches("raised", ("main", "run_raised", "send_signals", "on_signal",
+                                    "handler_work", "spin_until"))
+    check(got.quality["rooted_pct"] >= 97, "%s" % got.quality)
+
+
+@test
+def signal_stacks_below_a_computation():
+    start = ("main", "run_interrupting", "computation", "spin_until")
+    got = check_switches("interrupting", start, start + ("on_signal", "handler_work", "spin_until"))
+    # What the handler interrupted goes on as soon as it returns, which may be before it is read.
+    check(got.quality["rooted_pct"] + got.quality["truncated_pct"] >= 99.5, "%s" % got.quality)
+    check(got.quality["rooted_pct"] >= 80, "%s" % got.quality)
+    check(got.count("handler_work") >= 100, "handler_work is on %d stacks" % got.count("handler_work"))
+
+
+COROUTINE = ("generator", "level_one", "level_two", "level_three", "spin_until")
+
+
+@test
+def coroutines_of_the_c_library():
+    got = check_switches("ucontext", COROUTINE)
+    check(got.quality["rooted_pct"] >= 99, "%s" % got.quality)
+
+
+@test
+def coroutines_of_a_switch():
+    got = check_switches("switch", COROUTINE)
+    check(got.quality["rooted_pct"] >= 99, "%s" % got.quality)
+
+
+@test
+def coroutines_entered_by_a_jump():
+    got = check_switches("fcontext", COROUTINE)
+    check(got.quality["rooted_pct"] >= 99, "%s" % got.quality)
+
+
+def check_garbage(*link):
+    need("go")
+    env = dict(os.environ, GOCACHE=work("cache"), GO111MODULE="off", CGO_ENABLED="0")
+    built = run(["go", "build", "-o", work("garbage"), *link,
+                 os.path.join(PROGRAMS, "garbage.go")], env=env, timeout=120)
+    if built.returncode:
+        skip("go cannot build here: %r" % built.stderr[:200])
+    child = start([work("garbage")])
+    got = recording(["-F", "499", "-p", str(child.pid), "-d", "3"])
+    check(got.samples >= 200, "%d samples" % got.samples)
+    # On a busy machine a goroutine may go on before its stack is read, and then it is cut.
+    check(got.quality["rooted_pct"] >= 85, "%s" % got.quality)
+    check(got.quality["rooted_pct"] + got.quality["truncated_pct"] >= 99, "%s" % got.quality)
+    return got
+
+
+@test
+def go_on_the_stacks_of_its_runtime():
+    got = check_garbage()
+    switched = whole = 0
+    for frames, n in got.stacks:
+        if "runtime.systemstack.abi0" not in frames and "runtime.systemstack" not in frames:
+            continue
+        switched += n
+        check(not frames[0].startswith("runtime.systemstack"),
+              "the stack is whole, and its callers are missing: %s" % frames)
+        if frames[0] in ("runtime.goexit.abi0", "runtime.goexit"):
+            whole += n
+    check(switched >= 20 and whole >= switched * 0.5,
+          "%d of %d stacks go back to the goroutine" % (whole, switched))
+
+
+@test
+def go_without_symbols():
+    check_garbage("-ldflags=-s -w")
+
+
 main()
