@@ -13,6 +13,9 @@
 #include "capture/reader.h"
 #include "capture/window_priv.h"
 
+/* Known in the new file from one segment to the next. */
+#define MOST_NODES ((size_t)128 << 10)
+
 /* Numbers of a thing in a segment and in the new file; CAPTURE_NONE: not written yet. */
 struct known_string {
 	size_t at; /* in struct replay.text */
@@ -558,6 +561,8 @@ static int replay_segment(struct replay *r, const struct segment *s, struct err 
 	if (!rc)
 		rc = each_record(r, s, replay_record, err);
 	forget_segment(r);
+	/* What segments have in common is little when each has very many. */
+	tables_forget_nodes(r->out, MOST_NODES);
 	return rc;
 }
 

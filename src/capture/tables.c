@@ -253,6 +253,17 @@ static void forget_nodes(struct stack_tables *t)
 	memset(t->node_ids.slots, 0, t->node_ids.slot_count * sizeof(*t->node_ids.slots));
 }
 
+void tables_forget_nodes(struct capture_writer *w, size_t if_more_than)
+{
+	struct stack_tables *t = &w->stacks;
+
+	if (t->nodes.len <= if_more_than)
+		return;
+	t->first_node += (uint32_t)t->nodes.len;
+	vec_release(&t->nodes);
+	id_table_release(&t->node_ids);
+}
+
 uint32_t capture_stack(struct capture_writer *w, uint32_t parent, uint32_t frame)
 {
 	struct stack_tables *t = &w->stacks;

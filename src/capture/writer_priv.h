@@ -73,6 +73,9 @@ void writer_free(struct capture_writer *w);
 void stack_tables_release(struct stack_tables *t);
 void tables_release(struct capture_writer *w);
 size_t tables_bytes(const struct capture_writer *w);
+/* Equal stack nodes get new numbers from now on, if there are so many that looking them up takes too
+ * much memory. */
+void tables_forget_nodes(struct capture_writer *w, size_t if_more_than);
 /* In a window: this segment defines the module. */
 void tables_define_module(struct capture_writer *w, uint32_t id);
 void tables_forget_module(struct capture_writer *w, uint32_t id);
