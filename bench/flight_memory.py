@@ -38,7 +38,8 @@ def fly(target):
     rss = anonymous = 0
     while target.poll() is None:
         now = status_mb(child.pid, "VmRSS", "RssAnon")
-        rss, anonymous = max(rss, now[0]), max(anonymous, now[1])
+        if target.poll() is None: # else it may be writing already
+            rss, anonymous = max(rss, now[0]), max(anonymous, now[1])
         time.sleep(0.1)
     return rss, anonymous, cost_of(child).max_rss_mb, path
 
@@ -77,8 +78,9 @@ def main():
     table("Flight recorder, %d s of %d Hz x %d threads%s; at most %d MiB is the goal"
           % (SECONDS, HZ, THREADS, "" if LONG else ", as many samples at %d Hz" % RATE, GOAL_MB),
           ["", "samples", "file, KB", "MiB", "anonymous", "when written", "window"], rows)
-    print("  (MiB: resident while recording; the part that is not anonymous is object files of the\n"
-          "  target, which share the page cache with it.)")
+    print("  (MiB: resident while recording; the part that is not anonymous is pages of the target's\n"
+          "  object files, which lie in the page cache anyway and are given back every second when\n"
+          "  they are more than 24 MiB. At a higher rate more of them are touched in a second.)")
 
 
 main()

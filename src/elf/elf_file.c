@@ -300,6 +300,12 @@ void elf_file_free(struct elf_file *f)
 	free(f);
 }
 
+void elf_file_rest(const struct elf_file *f)
+{
+	if (f->mapped)
+		(void)madvise((void *)f->image, f->image_size, MADV_DONTNEED);
+}
+
 const char *elf_file_name(const struct elf_file *f)
 {
 	return f->name;

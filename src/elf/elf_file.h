@@ -37,6 +37,10 @@ int elf_file_open_loaded(uint8_t *bytes, size_t size, uint64_t address, const ch
 	struct elf_file **ret, struct err *err);
 void elf_file_free(struct elf_file *f);
 
+/* Gives back the memory that looking at a mapped file has taken so far; what is looked at again comes
+ * from the page cache again. Pointers into the file stay good. */
+void elf_file_rest(const struct elf_file *f);
+
 /* Installs a SIGBUS handler that puts a page of zeros under any read of a mapped file that was
  * truncated meanwhile. Call once, from main(). */
 void elf_guard_sigbus(void);

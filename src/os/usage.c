@@ -125,6 +125,17 @@ int usage_memory(pid_t pid, uint64_t *ret_resident_bytes, struct err *err)
 	return rc;
 }
 
+uint64_t usage_own_files(void)
+{
+	char text[128];
+	uint64_t size, resident, shared;
+
+	if (proc_read_small(getpid(), "statm", text, sizeof(text)) <= 0 ||
+		sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64, &size, &resident, &shared) != 3)
+		return 0;
+	return shared * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 int usage_thread_count(pid_t pid, uint64_t *ret, struct err *err)
 {
 	return number_in_stat(pid, STAT_THREADS, ret, err);

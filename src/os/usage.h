@@ -26,6 +26,9 @@ int usage_cpu(pid_t pid, uint64_t *ret_ns, struct err *err);
 
 int usage_memory(pid_t pid, uint64_t *ret_resident_bytes, struct err *err);
 
+/* Our own memory that holds pages of files; 0: not known. */
+uint64_t usage_own_files(void);
+
 int usage_thread_count(pid_t pid, uint64_t *ret, struct err *err);
 
 #endif

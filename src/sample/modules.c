@@ -249,6 +249,8 @@ static struct module *add_module(struct module_store *s, struct module *m)
 	m->next = *bucket;
 	*bucket = m;
 	write_module(s, m);
+	if (m->file) /* the search for symbols has touched all of them */
+		elf_file_rest(m->file);
 	return m;
 }
 
@@ -545,6 +547,13 @@ struct module *module_store_mapped(struct module_store *s, pid_t pid, const stru
 }
 
 /* ---- letting go ---- */
+
+void module_store_rest(const struct module_store *s)
+{
+	vec_each(&s->modules, m)
+		if ((*m)->file)
+			elf_file_rest((*m)->file);
+}
 
 static void need_others(struct module_store *s)
 {

@@ -69,6 +69,9 @@ bool module_is_uprobes(const struct module *m);
 /* The running kernel. */
 struct module *module_store_kernel(struct module_store *s);
 
+/* Gives back memory that files take only because they were looked at once. */
+void module_store_rest(const struct module_store *s);
+
 /*
  * Frees the modules that nobody needs: those not marked `needed` by the caller, nor referred to by one
  * that is. `gone` is called for each, before any is freed. The marks are cleared. Where `s` writes to a file

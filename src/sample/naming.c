@@ -53,6 +53,8 @@ void naming_open(struct naming *n, const struct naming_options *options)
 void naming_close(struct naming *n)
 {
 	symbol_source_free(n->source);
+	if (n->module && n->module->file)
+		elf_file_rest(n->module->file);
 	jit_names_free(n->jit);
 }
 

@@ -5,7 +5,9 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "capture/window.h"
+#include "os/usage.h"
 #include "sample/session_priv.h"
 
 int session_keep(
@@ -35,6 +37,11 @@ static void carry_over(void *ctx)
 }
 
 /* ---- modules ---- */
+
+/* Pages of object files that nobody needs any more are only given back if somebody does it. Those that
+ * are needed come back within microseconds. */
+#define REST_NS NS_PER_S
+#define REST_ABOVE_BYTES ((uint64_t)24 << 20)
 
 /* So many may well be in use. */
 #define SWEEP_MODULES_ABOVE 128u
@@ -88,6 +95,11 @@ static void sweep_modules(struct session *s)
 
 void session_roll(struct session *s, uint64_t now_ns)
 {
+	if (capture_segment(s->writer) && now_ns - s->rested_ns >= REST_NS) {
+		if (usage_own_files() > REST_ABOVE_BYTES)
+			module_store_rest(s->modules);
+		s->rested_ns = now_ns;
+	}
 	if (!capture_window_due(s->writer, now_ns))
 		return;
 	s->now_ns = now_ns;

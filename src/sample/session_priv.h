@@ -32,6 +32,7 @@ struct session {
 	unsigned perf_maps;          /* that are open */
 	VEC(uint64_t) seen_ns;       /* by frame: see jit_seen(); 0: not noted */
 	VEC(struct session_keeper) keepers;
+	uint64_t rested_ns;          /* when rolling.c looked at our own memory last */
 	size_t sweep_modules_above;  /* known modules; see rolling.c */
 	size_t sweep_above; /* known threads and processes above which the dead are looked for */
 };
