@@ -2,12 +2,14 @@
 #include "unwind/function_index.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "unwind/arch.h"
 #include "unwind/flow.h"
 
 #define CALL_BYTES 5 /* of the longest direct call */
 #define RET 0xc3     /* x86-64 */
+#define CALL 0xe8
 
 static int compare_addresses(const void *a, const void *b)
 {
@@ -29,19 +31,25 @@ static bool is_code(const struct unwind_module_input *in, uint64_t vaddr)
 	return false;
 }
 
-/* Byte by byte: where an instruction begins is not known. */
+/* Where an instruction begins is not known: each byte that reads as a call is one. */
 static void take_call_targets(
 	struct function_index *x, const struct unwind_module_input *in, const struct unwind_section *s)
 {
 	const struct arch *arch = arch_of(in->arch);
 	size_t size = s->size < FUNCTION_INDEX_TEXT_BYTES ? s->size : FUNCTION_INDEX_TEXT_BYTES;
 
-	for (size_t i = CALL_BYTES; s->bytes && i <= size; i++) {
-		if ((s->vaddr + i) % arch->code_align)
-			continue;
+	for (size_t i = 0; s->bytes && i + CALL_BYTES <= size; i += arch->code_align) {
+		if (arch->code_align == 1) {
+			const uint8_t *next = memchr(s->bytes + i, CALL, size - CALL_BYTES + 1 - i);
 
-		struct call_site call =
-			arch->call_before(s->bytes + i - CALL_BYTES, CALL_BYTES, s->vaddr + i);
+			if (!next)
+				return;
+			i = (size_t)(next - s->bytes);
+		}
+
+		uint64_t behind = s->vaddr + i + (arch->code_align == 1 ? CALL_BYTES : 4);
+		struct call_site call = arch->call_before(s->bytes + i,
+			arch->code_align == 1 ? CALL_BYTES : 4, behind);
 
 		if (call.form == CALL_DIRECT && is_code(in, call.target) &&
 			vec_push(&x->starts, call.target))
@@ -95,10 +103,11 @@ static void take_aligned_entries(
 	size_t at = (FLOW_FUNCTION_ALIGN - s->vaddr % FLOW_FUNCTION_ALIGN) % FLOW_FUNCTION_ALIGN;
 
 	for (; s->bytes && at < size; at += FLOW_FUNCTION_ALIGN) {
+		if (!flow_opens_frame(arch, s->bytes + at, s->size - at, s->vaddr + at))
+			continue;
 		if (at && arch->code_align == 1 && !ends_in_padding(arch, s->bytes, at))
 			continue;
-		if (flow_opens_frame(arch, s->bytes + at, s->size - at, s->vaddr + at) &&
-			vec_push(&x->starts, s->vaddr + at))
+		if (vec_push(&x->starts, s->vaddr + at))
 			return;
 	}
 }

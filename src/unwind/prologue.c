@@ -82,29 +82,34 @@ static void unpack(const struct arch *arch, uint64_t bits, struct frame_shape *r
 
 /* ---- asking the code of a file ---- */
 
+struct file_code {
+	struct unwind_module *module;
+	/* Code without frame pointers. Files that keep them are large, and not searched for starts. */
+	bool bare;
+};
+
 static const uint8_t *read_module(void *ctx, uint64_t vaddr, size_t *ret_len)
 {
-	return unwind_module_code((const struct unwind_module *)ctx, vaddr, ret_len);
+	return unwind_module_code(((const struct file_code *)ctx)->module, vaddr, ret_len);
 }
 
 static bool is_start_in_module(void *ctx, uint64_t vaddr)
 {
-	struct unwind_module *m = (struct unwind_module *)ctx;
+	const struct file_code *f = (const struct file_code *)ctx;
 	uint64_t start;
 
-	if (unwind_module_function(m, vaddr, &start))
+	if (unwind_module_function(f->module, vaddr, &start))
 		return start == vaddr;
-	return unwind_module_named_start(m, vaddr, &start) && start == vaddr;
+	return f->bare && unwind_module_named_start(f->module, vaddr, &start) && start == vaddr;
 }
 
 static uint64_t ask_module(struct walk *w, const struct place *p, bool bare)
 {
-	struct unwind_module *m = p->at->module;
-	const struct flow_code code = {w->arch, m, read_module, is_start_in_module};
+	struct file_code file = {p->at->module, bare};
+	const struct flow_code code = {w->arch, &file, read_module, is_start_in_module};
 	uint64_t pc = p->pc - p->at->bias, start, lookup = walk_lookup_address(pc, p->is_return);
 	struct frame_shape shape;
-	/* Large files that keep frame pointers are not searched for starts. */
-	bool has_start = bare && unwind_module_named_start(m, lookup, &start) &&
+	bool has_start = bare && unwind_module_named_start(file.module, lookup, &start) &&
 			 lookup - start < MAX_FUNCTION_BYTES;
 
 	return flow_frame(&code, has_start ? &start : NULL, pc, p->is_return, &shape)
