@@ -21,7 +21,7 @@ static struct raw_stack stack_of(const struct note *n)
 		.dump = {sp, n->stack, n->stack_bytes}};
 }
 
-static void learn(struct ptrace_sampler *s, pid_t tid, const struct stored_stack *stored)
+void ptrace_learn(struct ptrace_sampler *s, pid_t tid, const struct stored_stack *stored)
 {
 	dump_size_learn(&s->tracer.sizes, tid, stored->used_bytes,
 		stored->live_frames || stored->end == UNWIND_TRUNCATED ||
@@ -47,7 +47,7 @@ static void deliver_sample(struct ptrace_sampler *s, const struct note *n)
 		have = session_stack(s->session, n->pid, n->tid, n->time_ns, &raw.stack, &stored);
 	if (!have)
 		return;
-	learn(s, n->tid, &stored);
+	ptrace_learn(s, n->tid, &stored);
 	if (n->queued_ns)
 		sleepers_queued(s, n, &stored);
 }
@@ -69,7 +69,7 @@ static void deliver_shown(struct ptrace_sampler *s, const struct note *n)
 		session_stack(s->session, n->pid, n->tid, n->time_ns, &raw, &stored);
 
 	if (have)
-		learn(s, n->tid, &stored);
+		ptrace_learn(s, n->tid, &stored);
 	s->sink.thread(s->sink.ctx, n->pid, n->tid, have ? &stored : NULL);
 }
 

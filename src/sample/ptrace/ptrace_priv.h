@@ -271,7 +271,8 @@ void sleepers_note(struct ptrace_sampler *s, const struct note *n, const struct 
 void sleepers_queued(
 	struct ptrace_sampler *s, const struct note *n, const struct stored_stack *stack);
 
-/* deliver.c */
+/* deliver.c. learn: what a stack of the thread took. */
+void ptrace_learn(struct ptrace_sampler *s, pid_t tid, const struct stored_stack *stored);
 uint64_t ptrace_drain(struct sampler *sampler, bool last);
 
 #endif

@@ -63,8 +63,8 @@ static void on_asleep(struct ptrace_sampler *s, const struct note *n, const stru
 	sl->reason = n->wait.reason;
 	sl->was_open = n->wait.open;
 	sl->stack = (struct stored_stack){.leaf = CAPTURE_NONE, .end = UNWIND_NO_REGS};
-	if (raw->has_regs)
-		session_stack(s->session, n->pid, n->tid, n->time_ns, raw, &sl->stack);
+	if (raw->has_regs && session_stack(s->session, n->pid, n->tid, n->time_ns, raw, &sl->stack))
+		ptrace_learn(s, n->tid, &sl->stack);
 	if (sl->stack.leaf == CAPTURE_NONE)
 		session_lost(s->session, LOSS_OFF_CPU_STACK, 1);
 }

@@ -33,6 +33,8 @@ static bool tell_asleep(struct tracer *t, const struct traced *th, bool open)
 	if (blocked_read(th->pid, th->tid, b, NULL))
 		return false;
 	bytes = b->stack.has_regs ? b->stack.dump.size : 0;
+	if (bytes > dump_size_of(&t->sizes, th->tid))
+		bytes = dump_size_of(&t->sizes, th->tid);
 	n = tracer_note(t, NOTE_ASLEEP, th, bytes);
 	if (!n)
 		return false;
