@@ -22,11 +22,15 @@
 #include "os/proc.h"
 #include "os/rights_priv.h"
 
+#define WITHOUT_PERF                                                                               \
+	"record stops running threads with ptrace instead, for microseconds a sample: no kernel "  \
+	"frames, no `-a`"
+
 /* In texts: {exe} is this program, {pid} the process, {value} what was found. */
 static const struct rights_wall walls[] = {
 	[WALL_PARANOID] = {
 		.why = "kernel.perf_event_paranoid is {value} here, and sonde has no CAP_PERFMON",
-		.cost = "nothing can be sampled, not even your own processes",
+		.cost = WITHOUT_PERF,
 		.fix = "sudo sysctl kernel.perf_event_paranoid=2"
 		       "   or   sudo setcap cap_perfmon,cap_sys_ptrace+ep {exe}",
 	},
@@ -64,7 +68,7 @@ static const struct rights_wall walls[] = {
 	},
 	[WALL_SECCOMP] = {
 		.why = "a seccomp filter forbids perf_event_open (containers do that by default)",
-		.cost = "nothing can be sampled from inside this container",
+		.cost = WITHOUT_PERF,
 		.fix = "docker run --cap-add PERFMON --cap-add SYS_PTRACE "
 		       "--security-opt seccomp=unconfined ...   or run sonde on the host: "
 		       "sudo {exe} record -p PID",
@@ -90,7 +94,7 @@ static const struct rights_wall walls[] = {
 	},
 	[WALL_NO_PERF] = {
 		.why = "this kernel was built without perf events (CONFIG_PERF_EVENTS)",
-		.cost = "nothing can be sampled",
+		.cost = WITHOUT_PERF,
 		.fix = "",
 	},
 	[WALL_MAP_FILES] = {

@@ -13,6 +13,7 @@
 #include <linux/bpf.h>
 #include <linux/capability.h>
 #include <linux/perf_event.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +21,14 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "config.h"
 #include "os/perf_event.h"
 #include "os/proc.h"
+#include "os/ptrace.h"
 #include "os/rights_priv.h"
 
 /* Registers that every unwinder needs: the numbers of asm/perf_regs.h. */
@@ -57,6 +60,41 @@ static void blocked(
 	r->state = state;
 	rights_expand(r->cost, sizeof(r->cost), wall->cost, pid, value);
 	rights_expand(r->fix, sizeof(r->fix), wall->fix, pid, value);
+}
+
+/* ---- ptrace: what is left where perf events are refused ---- */
+
+/* Tried on a child that does nothing. 0 or a positive errno. */
+static int try_ptrace(void)
+{
+	pid_t pid = fork();
+	int rc;
+
+	if (pid < 0)
+		return errno;
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	rc = ptrace_seize(pid, false);
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+		continue;
+	return -rc;
+}
+
+static void probe_ptrace(struct right *r)
+{
+	int code = try_ptrace();
+
+	if (!code) {
+		found(r, "threads that run can be stopped for a sample, where perf events are refused");
+		return;
+	}
+	r->state = RIGHT_PARTLY;
+	found(r, "refused (%s)", strerror(code));
+	snprintf(r->cost, sizeof(r->cost),
+		"record --on-signal is refused, and nothing helps where perf events are refused");
 }
 
 /* ---- perf events ---- */
@@ -105,13 +143,17 @@ static void probe_sampling(struct right *r)
 	found(r, "perf_event_open: %s", strerror(code));
 	(void)proc_status_read(getpid(), &self, NULL);
 	if (code == ENOSYS)
-		blocked(r, RIGHT_NO, WALL_NO_PERF, 0, 0);
+		blocked(r, RIGHT_PARTLY, WALL_NO_PERF, 0, 0);
 	else if (paranoid > 2 && !rights_perfmon())
-		blocked(r, RIGHT_NO, WALL_PARANOID, 0, paranoid);
+		blocked(r, RIGHT_PARTLY, WALL_PARANOID, 0, paranoid);
 	else if (self.seccomp)
-		blocked(r, RIGHT_NO, WALL_SECCOMP, 0, 0);
+		blocked(r, RIGHT_PARTLY, WALL_SECCOMP, 0, 0);
 	else
-		blocked(r, RIGHT_NO, WALL_UNKNOWN, 0, 0);
+		blocked(r, RIGHT_PARTLY, WALL_UNKNOWN, 0, 0);
+	if (!try_ptrace())
+		return;
+	r->state = RIGHT_NO;
+	snprintf(r->cost, sizeof(r->cost), "nothing can be sampled");
 }
 
 static void probe_ring(struct right *r)
@@ -121,10 +163,11 @@ static void probe_ring(struct right *r)
 	struct perf_ring ring = {0};
 	int kb = perf_sysctl("perf_event_mlock_kb", 516);
 
-	r->needed = true;
+	r->needed = fd >= 0;
 	if (fd < 0) {
-		r->state = RIGHT_NO;
+		r->state = RIGHT_PARTLY;
 		found(r, "not tried: there is no event to read from");
+		snprintf(r->cost, sizeof(r->cost), "as for perf_events");
 		return;
 	}
 	int rc = perf_ring_map(&ring, fd, PROBE_RING_PAGES);
@@ -190,7 +233,7 @@ static void probe_paranoid(struct right *r)
 
 	if (paranoid == 99) {
 		found(r, "kernel.perf_event_paranoid cannot be read");
-		blocked(r, RIGHT_NO, WALL_NO_PERF, 0, 0);
+		blocked(r, RIGHT_PARTLY, WALL_NO_PERF, 0, 0);
 		return;
 	}
 	found(r, "kernel.perf_event_paranoid = %d%s", paranoid,
@@ -198,7 +241,7 @@ static void probe_paranoid(struct right *r)
 	if (rights_perfmon() || paranoid <= 1)
 		return;
 	if (paranoid > 2)
-		blocked(r, RIGHT_NO, WALL_PARANOID, 0, paranoid);
+		blocked(r, RIGHT_PARTLY, WALL_PARANOID, 0, paranoid);
 	else
 		blocked(r, RIGHT_PARTLY, WALL_KERNEL_FRAMES, 0, paranoid);
 }
@@ -415,6 +458,7 @@ static const struct probe machine_probes[] = {
 	{"perf_event_paranoid", probe_paranoid},
 	{"sample_rate", probe_sample_rate},
 	{"capabilities", probe_capabilities},
+	{"ptrace", probe_ptrace},
 	{"ptrace_scope", probe_ptrace_scope},
 	{"map_files", probe_map_files},
 	{"seccomp", probe_seccomp},
