@@ -116,6 +116,20 @@ bool candidate_is_planted(struct walk *w, const struct candidate *c)
 	return kind == PC_ROOT || kind == PC_SIGRETURN;
 }
 
+bool candidate_leads_on(struct walk *w, const struct candidate *c)
+{
+	struct candidate next = {0};
+	struct walk_mapping at = c->at;
+	struct call_site call;
+
+	if (!walk_pc_return_slot(w, &at, c->pc, c->slot + 8, &next.slot) ||
+		!walk_read_stack(w, next.slot, &next.pc))
+		return true; /* cannot tell */
+	if (!(next.pc & w->address_mask))
+		return true;
+	return candidate_glance(w, &next, &call) && (next.evidence != NOT_A_CALL || candidate_is_planted(w, &next));
+}
+
 void candidate_take(const struct walk *w, const struct candidate *c, uint8_t how, struct step *s)
 {
 	s->pc = c->pc;

@@ -43,6 +43,10 @@ void walk_through_plt(struct walk *w, uint64_t target, uint64_t *ret);
  * there, the kernel the end of a signal handler. */
 bool candidate_is_planted(struct walk *w, const struct candidate *c);
 
+/* Does the step after the candidate land behind a call again? True also where its rule needs more than
+ * the sp to say. */
+bool candidate_leads_on(struct walk *w, const struct candidate *c);
+
 /* Makes the candidate the pc that step `s` leads to; its registers are there already. */
 void candidate_take(const struct walk *w, const struct candidate *c, uint8_t how, struct step *s);
 

@@ -10,8 +10,7 @@
  *	leaf           the return address is on top of the stack, or in the link register
  *	scan           the first word above that can be a return address into our caller
  *
- * And a fifth where a rule covers the pc and needs the frame pointer, which is not known: the frame is
- * looked for by its return address.
+ * And lost_frame.c where a rule covers the pc and needs the frame pointer, which is not known.
  */
 #include "unwind/evidence.h"
 #include "unwind/pc_cache.h"
@@ -129,21 +128,6 @@ static int step_leaf(struct walk *w, const struct candidate *c, struct step *s)
 
 /* ---- scan ---- */
 
-/* The step after the candidate, where a rule says how: it must land behind a call again. */
-static bool caller_holds(struct walk *w, const struct candidate *c)
-{
-	struct candidate next = {0};
-	struct walk_mapping at = c->at;
-	struct call_site call;
-
-	if (!walk_pc_return_slot(w, &at, c->pc, c->slot + 8, &next.slot) ||
-		!walk_read_stack(w, next.slot, &next.pc))
-		return true; /* cannot tell */
-	if (!(next.pc & w->address_mask))
-		return true;
-	return candidate_glance(w, &next, &call) && (next.evidence != NOT_A_CALL || candidate_is_planted(w, &next));
-}
-
 /* The words from sp up, `from` to `to`. `best` gets the most convincing one; false when there is none,
  * *ret_short says whether the dump ended before the search did.
  *
@@ -178,7 +162,7 @@ static bool scan_words(struct walk *w, unsigned from, unsigned to, enum evidence
 		if (c.evidence < least)
 			continue;
 		if (c.evidence == CALLS_US ? best->evidence < CALLS_US || c.target > best->target
-					   : c.evidence > best->evidence && caller_holds(w, &c))
+					   : c.evidence > best->evidence && candidate_leads_on(w, &c))
 			*best = c;
 	}
 	return best->evidence != NOT_A_CALL;
@@ -237,127 +221,6 @@ static int step_scan(struct walk *w, struct step *s)
 	w->source = c.source;
 	candidate_take(w, &c, UNWIND_SCAN, s);
 	return STEP_OK;
-}
-
-/* ---- a rule that needs a frame pointer which is not known ---- */
-
-/* What the function with the lost frame pointer is like. */
-struct lost_frame {
-	const struct unwind_rule *rule;
-	uint64_t start;    /* of the function */
-	uint64_t ra_above; /* the return address stands so far above the frame pointer */
-	uint64_t fp_above; /* and the caller's frame pointer so far */
-};
-
-static bool lost_frame(struct walk *w, struct lost_frame *ret)
-{
-	const struct unwind_frame *f = walk_frame(w);
-	uint64_t vaddr = walk_lookup_address(f->pc, f->is_return) - w->at.bias;
-	const struct unwind_rule *rule = w->at.module ? unwind_module_rule(w->at.module, vaddr) : NULL;
-	bool ra = false, fp = false;
-
-	if (!rule || rule->cfa_kind != CFA_REG_OFFSET || rule->cfa_reg != w->arch->fp ||
-		!unwind_module_function(w->at.module, vaddr, &ret->start))
-		return false;
-	ret->rule = rule;
-	ret->start += w->at.bias;
-	for (unsigned i = 0; i < rule->reg_count && i < RULE_MAX_REGS; i++) {
-		const struct reg_rule *r = &rule->regs[i];
-		uint64_t above = (uint64_t)((int64_t)rule->cfa_offset + r->offset);
-
-		if (r->kind != REG_AT_CFA || above > SCAN_WORDS)
-			continue;
-		if (r->reg == rule->ra_reg) {
-			ret->ra_above = above;
-			ra = true;
-		} else if (r->reg == w->arch->fp) {
-			ret->fp_above = above;
-			fp = true;
-		}
-	}
-	return ra && fp;
-}
-
-/* Whether the caller's frame pointer, as saved in the frame at `fp`, is one that its own rule can go on
- * with; where that rule counts from sp instead, whether the step after it lands behind a call. */
-static bool lost_caller_holds(
-	struct walk *w, const struct lost_frame *lost, const struct candidate *c, uint64_t fp)
-{
-	uint64_t vaddr = walk_lookup_address(c->pc, true) - c->at.bias, saved;
-	const struct unwind_rule *rule = c->at.module ? unwind_module_rule(c->at.module, vaddr) : NULL;
-	struct candidate next = {0};
-	struct call_site call;
-
-	if (walk_pc_info(w, &c->at, c->pc, true).kind == PC_ROOT)
-		return true;
-	if (!rule || rule->cfa_kind != CFA_REG_OFFSET || rule->cfa_reg != w->arch->fp)
-		return caller_holds(w, c);
-	return walk_read_stack(w, fp + lost->fp_above, &saved) && saved > fp && saved % 8 == 0 &&
-		saved - fp < WALK_STACK_BYTES && walk_read_stack(w, saved + lost->ra_above, &next.pc) &&
-		candidate_glance(w, &next, &call) && (next.evidence != NOT_A_CALL || candidate_is_planted(w, &next));
-}
-
-/* How well the word at `slot` holds as the return address of the lost frame. */
-static bool judge_lost(struct walk *w, const struct lost_frame *lost, struct candidate *c)
-{
-	struct call_site call;
-
-	if (!walk_read_stack(w, c->slot, &c->pc))
-		return false;
-	c->source = w->source;
-	if (!candidate_glance(w, c, &call) || c->evidence < CALLS_OTHER) {
-		c->evidence = NOT_A_CALL;
-		return true;
-	}
-	if (c->evidence == CALLS_OTHER) { /* direct: it names whom it calls */
-		uint64_t target = call.target;
-
-		if (call.form == CALL_SLOT)
-			walk_read_data(w, call.target, &target, sizeof(target));
-		if (target != lost->start)
-			walk_through_plt(w, target, &target);
-		c->evidence = target == lost->start ? CALLS_US : NOT_A_CALL;
-	}
-	if (c->evidence != NOT_A_CALL && !lost_caller_holds(w, lost, c, c->slot - lost->ra_above))
-		c->evidence = NOT_A_CALL;
-	return true;
-}
-
-/* A direct call of this very function is the frame, wherever it stands; else the first indirect call. */
-static bool find_lost(struct walk *w, const struct lost_frame *lost, uint64_t *ret_fp)
-{
-	uint64_t sp = w->regs.value[w->arch->sp];
-	bool found = false;
-
-	for (unsigned i = 0; i < SCAN_WORDS_FAR; i++) {
-		struct candidate c = {.slot = sp + lost->ra_above + 8ULL * i};
-
-		if (!judge_lost(w, lost, &c))
-			break;
-		if (c.evidence != CALLS_US && (c.evidence == NOT_A_CALL || found || i >= SCAN_WORDS))
-			continue;
-		*ret_fp = c.slot - lost->ra_above;
-		found = true;
-		if (c.evidence == CALLS_US)
-			break;
-	}
-	return found;
-}
-
-static int step_lost(struct walk *w, int why, struct step *s)
-{
-	struct lost_frame lost;
-	uint64_t fp;
-
-	if (!lost_frame(w, &lost) || !find_lost(w, &lost, &fp))
-		return why;
-	walk_set(&w->regs, w->arch->fp, fp);
-	if (step_by_rule(w, lost.rule, s) == STEP_OK) {
-		s->how = UNWIND_SCAN;
-		return STEP_OK;
-	}
-	w->regs.known &= ~(1ULL << w->arch->fp);
-	return why;
 }
 
 /* ---- which of them ---- */
@@ -475,7 +338,7 @@ int step_by_fallback(struct walk *w, struct pc_info info, int why, struct step *
 			return step_fp(w, fp, CALLS_OTHER, s) == STEP_OK ? STEP_OK
 									 : UNWIND_TRUNCATED;
 		if (why == UNWIND_BAD_RULE && !fp_known)
-			return step_lost(w, why, s);
+			return step_lost_frame(w, why, s);
 		if (why == UNWIND_TRUNCATED || !exact || !fp_known)
 			return why;
 		return step_fp(w, fp, CALLS_OTHER, s) == STEP_OK ? STEP_OK : why;

@@ -309,6 +309,10 @@ static bool shape_since_start(const struct flow *f, struct frame_shape *ret)
 		return false;
 	*ret = (struct frame_shape){
 		.cfa_reg = arch->followed[base], .cfa_offset = entry - s->regs[base].offset};
+	if (s->regs[SP].kind == REG_PLUS && s->regs[SP].reg == SP) {
+		ret->has_depth = true;
+		ret->depth = entry - s->regs[SP].offset;
+	}
 	for (unsigned i = FP; i < arch->followed_count; i++) {
 		ret->regs[i].place = equal(s->regs[i], initial(i)) ? FLOW_KEPT : FLOW_LOST;
 		for (size_t k = 0; k < s->slot_count; k++) {

@@ -47,6 +47,8 @@ struct frame_shape {
 		uint8_t place; /* enum flow_place */
 		int32_t offset;
 	} regs[FLOW_REGS]; /* as arch.followed; the stack pointer's own says nothing */
+	int32_t depth; /* from sp to the CFA; only since the start, and where has_depth */
+	bool has_depth;
 	bool tail; /* it ends in a jump to an address in a register, if it is an end */
 };
 

@@ -202,6 +202,42 @@ bool walk_shape(struct walk *w, const struct walk_mapping *at, uint64_t pc, bool
 	return bits & SHAPE_FOUND;
 }
 
+/*
+ *	bit  0..23  depth in words, bit 24..47  from the frame pointer to the CFA
+ */
+static uint64_t ask_depth(struct walk *w, uint64_t start)
+{
+	const struct unwind_frame *f = walk_frame(w);
+	struct file_code file = {w->at.module, false};
+	const struct flow_code code = {w->arch, &file, read_module, is_start_in_module};
+	struct frame_shape s;
+
+	if (f->pc - start > MAX_FUNCTION_BYTES ||
+		!flow_from_start(&code, start - w->at.bias, f->pc - w->at.bias, &s) ||
+		!s.has_depth || s.cfa_reg != w->arch->fp || s.depth < 0 || s.depth % 8 ||
+		s.cfa_offset < 0 || s.cfa_offset % 8)
+		return 0;
+	return SHAPE_FOUND | (uint64_t)s.depth / 8 | (uint64_t)s.cfa_offset / 8 << 24;
+}
+
+bool walk_depth(struct walk *w, uint64_t start, int32_t *ret_depth, int32_t *ret_above_fp)
+{
+	const struct unwind_frame *f = walk_frame(w);
+	uint64_t key = walk_pc_key(&w->at, f->pc, f->is_return);
+	struct live_shape *e, fresh;
+
+	if (!w->at.module)
+		return false;
+	key = hash_pair(key, start) | 1;
+	e = walk_pc_key(&w->at, f->pc, f->is_return) ? &w->u->live[key >> (64 - LIVE_SHAPE_BITS)]
+						      : &fresh;
+	if (e == &fresh || e->key != key)
+		*e = (struct live_shape){key, ask_depth(w, start)};
+	*ret_depth = (int32_t)(e->bits & 0xffffff) * 8;
+	*ret_above_fp = (int32_t)(e->bits >> 24 & 0xffffff) * 8;
+	return e->bits & SHAPE_FOUND;
+}
+
 /* ---- the step ---- */
 
 static bool find_cfa(const struct walk *w, const struct frame_shape *shape, uint64_t *ret)

@@ -17,6 +17,10 @@
 bool walk_shape(struct walk *w, const struct walk_mapping *at, uint64_t pc, bool is_return,
 	struct pc_info info, struct frame_shape *ret);
 
+/* How far the CFA of the frame we stand on lies above sp and above the frame pointer, in a file, by the code
+ * from the function's first instruction at `start` on. False where it does not say both. */
+bool walk_depth(struct walk *w, uint64_t start, int32_t *ret_depth, int32_t *ret_above_fp);
+
 /* The caller by that. UNWIND_NO_RULE where the stack does not bear it out. */
 int step_by_shape(struct walk *w, const struct frame_shape *shape, struct step *s);
 

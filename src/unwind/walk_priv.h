@@ -174,6 +174,12 @@ int step_by_sigframe(struct walk *w, struct step *s);
 /* No rule covers the pc (kind PC_NO_RULE or PC_BARE), or the one that does failed with `why`. */
 int step_by_fallback(struct walk *w, struct pc_info info, int why, struct step *s);
 
+/* ---- lost_frame.c ---- */
+
+/* A rule covers the pc and counts from the frame pointer, which is not known: the rule failed with `why`,
+ * which is returned where the frame is not found. */
+int step_lost_frame(struct walk *w, int why, struct step *s);
+
 /* ---- uretprobe.c ---- */
 
 /* The frame stands for one whose return address the kernel keeps. The step is the caller's as far as it

@@ -451,6 +451,29 @@ TEST(scan_of_jit_memory)
 }
 
 /* Go: never scanned; frame pointers that leave the copied bytes are another stack. */
+/* Of a sleeping thread only sp and pc are known. The code of FUN says where its frame pointer is, though
+ * a direct call of FUN that is over stands nearer. */
+TEST(lost_frame_pointer_by_code)
+{
+	for (unsigned unknown = 0; unknown < 2; unknown++) {
+		autoworld w = usual_world();
+
+		/* push %rbp; mov %rsp,%rbp; push %rbx; sub $0x18,%rsp (or %rax) */
+		CODE(w, FUN, "\x55\x48\x89\xe5\x53\x48\x83\xec\x18");
+		if (unknown)
+			CODE(w, FUN + 5, "\x48\x29\xc4\x90");
+		direct_call(w, MAIN + 8, FUN);
+		direct_call(w, MAIN + 0x20, FUN);
+		STACK_WORDS(w, 0xb0b, AT(MAIN + 0x20), 0, 0xb, 0xb0b, AT(MAIN + 8), 0,
+			AT(START + 8));
+		if (unknown)
+			w->stack[3] = AT(START + 8);
+		EXPECT(w, UNWIND_ROOT, AT(FUN + 0x40), AT(MAIN + (unknown ? 0x20 : 8)),
+			AT(START + 8));
+		check_how(w, 1, unknown ? UNWIND_SCAN : UNWIND_PROLOGUE);
+	}
+}
+
 TEST(go_stacks)
 {
 	autoworld w = world_new(UNWIND_X86_64);
@@ -510,6 +533,6 @@ int main(int argc, char **argv)
 		T(scan_recovers_a_saved_frame_pointer), T(scan_through_plt),
 		T(scan_follows_a_wrapper), T(scan_looks_one_step_ahead), T(scan_gives_up),
 		T(scan_ends_at_the_entry), T(scan_prefers_a_call_to_a_far_bottom),
-		T(scan_of_jit_memory), T(go_stacks), T(go_stack_changed_in_the_middle),
+		T(scan_of_jit_memory), T(lost_frame_pointer_by_code), T(go_stacks), T(go_stack_changed_in_the_middle),
 		T(goroutine_start_without_symbols));
 }
