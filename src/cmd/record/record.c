@@ -35,18 +35,6 @@ static const struct option_spec options[] = {
 		"end after this time: 10, 2.5, 300ms, 5m (default: when the target ends, or Ctrl-C)"),
 	OPTION_STRING('o', "output", struct record_args, output, "FILE",
 		"where to write (default " DEFAULT_RECORDING ")"),
-	OPTION_DURATION(0, "last", struct record_args, last_ns, "TIME", FLIGHT_LAST_MIN_NS,
-		FLIGHT_LAST_MAX_NS,
-		"keep only the last TIME in memory, and write that on SIGUSR2 (then go on), on --when "
-		"and at the end; each time to a new file: FILE, FILE.2, FILE.3..."),
-	OPTION_LIST(0, "when", struct record_args, when, "CONDITION",
-		"with --last: write when 'blocked MAIN > 2s' (or ANY, /NAME/, a thread id), 'cpu > 90% "
-		"for 3s', 'rss > 2G' or 'threads > 500' becomes true, and go on; may be repeated"),
-	OPTION_NUMBER(0, "windows", struct record_args, windows, "N", 1, UINT32_MAX,
-		"with --last: end after writing so many"),
-	OPTION_SIZE(0, "memory", struct record_args, memory_bytes, "BYTES", 1 << 20, 1 << 30,
-		"with --last: what is kept takes at most this much; older samples go first (default "
-		"24M)"),
 	OPTIONS_THREADS(struct record_args, threads),
 	OPTION_SIZE(0, "stack-size", struct record_args, stack_bytes, "BYTES", 256, 65536,
 		"bytes of stack copied a sample (default 65528, which is also the most)"),
@@ -58,6 +46,19 @@ static const struct option_spec options[] = {
 	OPTION_FLAG(0, "debuginfod", struct record_args, debuginfod,
 		"fetch missing debug information from the servers in DEBUGINFOD_URLS"),
 	OPTION_FLAG('q', "quiet", struct record_args, quiet, "say nothing but errors"),
+	OPTION_HEADING("The flight recorder"),
+	OPTION_DURATION(0, "last", struct record_args, last_ns, "TIME", FLIGHT_LAST_MIN_NS,
+		FLIGHT_LAST_MAX_NS,
+		"keep only the last TIME in memory, and write that on SIGUSR2 (then go on), on --when "
+		"and at the end; each time to a new file: FILE, FILE.2, FILE.3..."),
+	OPTION_LIST(0, "when", struct record_args, when, "CONDITION",
+		"write when 'blocked MAIN > 2s' (or ANY, /NAME/, a thread id), 'cpu > 90% "
+		"for 3s', 'rss > 2G' or 'threads > 500' becomes true, and go on; may be repeated"),
+	OPTION_NUMBER(0, "windows", struct record_args, windows, "N", 1, UINT32_MAX,
+		"end after writing so many"),
+	OPTION_SIZE(0, "memory", struct record_args, memory_bytes, "BYTES", 1 << 20, 1 << 30,
+		"what is kept takes at most this much; older samples go first (default "
+		"24M)"),
 	OPTIONS_END,
 };
 
@@ -73,6 +74,8 @@ static const struct options_usage usage = {
 		{
 			{"Ten seconds of a running server", "sonde record -n redis-server -d 10"},
 			{"A whole command, from its first instruction", "sonde record -- make -j2"},
+			{"The half minute before a server hangs",
+				"sonde record --last 30s --when 'blocked MAIN > 2s' -n redis-server"},
 		},
 	.takes_command = true,
 };
