@@ -18,6 +18,7 @@
 #include "os/child.h"
 #include "os/perf_event.h"
 #include "os/proc.h"
+#include "os/usage.h"
 
 TEST(address_mask_covers_code_and_stack)
 {
@@ -366,6 +367,89 @@ TEST(ring_garbage_is_dropped)
 	}
 }
 
+/* ---- usage ---- */
+
+static bool ran_between(const struct usage_marks *a, const struct usage_marks *b)
+{
+	return a->ran != b->ran || a->times != b->times;
+}
+
+/* Uses CPU time of this thread until the clock of the process says `ns` more. */
+static void use_cpu(uint64_t ns)
+{
+	uint64_t start, now = 0;
+
+	check(!usage_cpu(getpid(), &start, NULL));
+	for (now = start; now < start + ns;)
+		check(!usage_cpu(getpid(), &now, NULL));
+}
+
+static void *wait_for_line(void *arg)
+{
+	char byte;
+
+	check(read(*(int *)arg, &byte, 1) == 1);
+	return NULL;
+}
+
+TEST(who_runs_is_told_from_who_does_not)
+{
+	struct usage_marks first, then;
+	struct pid_vec tids = {0};
+	uint64_t threads = 0, bytes = 0;
+	pthread_t thread;
+	int fds[2];
+	pid_t other = 0;
+
+	check(!pipe(fds));
+	check(!pthread_create(&thread, NULL, wait_for_line, &fds[0]));
+	check(!proc_threads(getpid(), &tids, NULL));
+	vec_each(&tids, tid)
+		if (*tid != gettid())
+			other = *tid;
+	check(!usage_thread_count(getpid(), &threads, NULL));
+	check_u64(threads, 2);
+	check(!usage_memory(getpid(), &bytes, NULL));
+	check(bytes > 100000 && bytes < 1ULL << 32);
+
+	check(!usage_thread(getpid(), gettid(), &first, NULL));
+	use_cpu(30000000);
+	usleep(1000);
+	check(!usage_thread(getpid(), gettid(), &then, NULL));
+	check(ran_between(&first, &then));
+
+	/* It has come to its read by now, or comes to it; then it runs no more. */
+	for (int tries = 0; tries < 200; tries++) {
+		check(!usage_thread(getpid(), other, &first, NULL));
+		usleep(20000);
+		check(!usage_thread(getpid(), other, &then, NULL));
+		if (!ran_between(&first, &then))
+			break;
+	}
+	check(!ran_between(&first, &then));
+	check(write(fds[1], "x", 1) == 1);
+	check(!pthread_join(thread, NULL));
+	close(fds[0]);
+	close(fds[1]);
+	vec_release(&tids);
+}
+
+TEST(usage_of_nobody)
+{
+	struct usage_marks marks;
+	struct err err = {0};
+	uint64_t n;
+
+	const pid_t nobody = 4194304; /* the kernel's limit, which it never reaches */
+
+	check(usage_thread(nobody, nobody, &marks, &err) == -ESRCH);
+	check(usage_cpu(nobody, &n, &err) == -ESRCH);
+	check(usage_memory(nobody, &n, &err) == -ESRCH);
+	check(usage_thread_count(nobody, &n, &err) == -ESRCH);
+	check(strstr(err.text, "gone"));
+	check(usage_own_files() > 100000);
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(address_mask_covers_code_and_stack),
@@ -376,5 +460,6 @@ int main(int argc, char **argv)
 		T(memory_is_read_whole_or_not), T(child_status),
 		T(what_is_no_file_is_not_even_opened), T(a_mapping_that_was_replaced_is_refused),
 		T(commands_are_looked_for_as_execvp_does), T(ring_wraps_and_gives_back),
-		T(ring_garbage_is_dropped));
+		T(ring_garbage_is_dropped), T(who_runs_is_told_from_who_does_not),
+		T(usage_of_nobody));
 }
