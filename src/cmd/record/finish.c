@@ -137,6 +137,8 @@ int record_finish(struct recording *r, struct err *err)
 	for (size_t i = 0; i < r->sampler_count; i++)
 		r->samplers[i]->ops->stop(r->samplers[i]);
 	samplers_drain(r->samplers, r->sampler_count, true);
+	if (r->off_cpu) /* what was not over is told up to now */
+		stop_ns = clock_monotonic_ns();
 	if (r->flight)
 		return flight_finish(r, stop_ns, err);
 	record_write_sampler_facts(r);
