@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define STACK 0x300000ULL
 #define UPROBES 0x2000ULL /* among the small numbers */
 #define MAX_WORDS 1024
-#define MAX_FRAMES 200
+#define MAX_FRAMES 64
 
 struct world {
 	uint8_t *text, *jit, *eh;
@@ -140,12 +140,11 @@ static void take_module(struct world *w, struct cursor *c, uint8_t flags)
 	for (size_t i = 0; i < w->words; i++)
 		w->stack[i] = take_word(c);
 
-	size_t left = cursor_left(c), len = left < TEXT_BYTES ? left : TEXT_BYTES;
+	/* Over and over, so that there is code wherever an address points. */
+	size_t left = cursor_left(c);
 
-	if (len) {
-		memcpy(w->text, c->at, len);
-		memcpy(w->jit, c->at, len);
-	}
+	for (size_t i = 0; left && i < TEXT_BYTES; i++)
+		w->text[i] = w->jit[i] = c->at[i % left];
 
 	struct unwind_section text = {w->text, TEXT_BYTES, 0};
 	struct unwind_range root = {0x3000, 0x3010};

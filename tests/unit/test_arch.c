@@ -86,6 +86,46 @@ TEST(a64_signal_frame)
 	check(!w->frames[2].is_return);
 }
 
+static void insns(struct world *w, uint64_t at, const uint32_t *words, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		code_at(w, at + 4 * i, (const char *)&words[i], 4);
+}
+#define INSNS(w, at, ...)                                                                          \
+	insns(w, at, (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / 4)
+
+/* stp x29,x30,[sp,#-48]!; str x19,[sp,#16] ... ldr x19,[sp,#16]; ldp x29,x30,[sp],#48; ret: a frame
+ * record, and x29 used for something else. */
+TEST(a64_prologue)
+{
+	static const struct {
+		uint64_t pc;
+		unsigned words; /* of the frame that are on the stack */
+		bool in_register;
+	} rows[] = {{0, 0, true}, {4, 6, false}, {0x20, 6, false}, {0x44, 6, false}, {0x48, 0, true}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		autoworld w = usual_a64();
+
+		INSNS(w, 0x3000, 0xa9bd7bfd, 0xf9000bf3);
+		INSNS(w, 0x3040, 0xf9400bf3, 0xa8c37bfd, 0xd65f03c0);
+		direct_call(w, FUN + 8, 0x3000);
+		if (rows[i].words) {
+			w->stack[0] = SLOT(8);
+			w->stack[1] = SIGNED(AT(FUN + 8));
+		}
+		w->stack[8] = 0xb0b; /* FUN's record, then MAIN's frame of four words */
+		w->stack[9] = SIGNED(AT(MAIN + 8));
+		w->stack[11] = SIGNED(AT(START + 8));
+		reg(w, FP, rows[i].in_register ? SLOT(8) : 0x77);
+		reg(w, LR, rows[i].in_register ? AT(FUN + 8) : 0x77);
+		EXPECT(w, UNWIND_ROOT, AT(0x3000 + rows[i].pc), AT(FUN + 8), AT(MAIN + 8),
+			AT(START + 8));
+		check_how(w, 1, UNWIND_PROLOGUE);
+		check_u64(w->frames[1].slot, rows[i].words ? SLOT(1) : 0);
+	}
+}
+
 TEST(a64_root)
 {
 	autoworld w = usual_a64();
@@ -168,6 +208,6 @@ int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(a64_link_register_and_signed_addresses),
 		T(a64_link_register_is_lost_by_a_call), T(a64_frame_records),
-		T(a64_leaf_without_rule), T(a64_signal_frame), T(a64_root), T(x86_calls),
+		T(a64_leaf_without_rule), T(a64_signal_frame), T(a64_prologue), T(a64_root), T(x86_calls),
 		T(a64_calls));
 }
