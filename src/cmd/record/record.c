@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "cmd/cmd.h"
-#include "os/perf_event.h"
 #include "os/rights.h"
 
 #define DEFAULT_FREQUENCY_HZ 199
@@ -37,7 +36,8 @@ static const struct option_spec options[] = {
 		"where to write (default " DEFAULT_RECORDING ")"),
 	OPTIONS_THREADS(struct record_args, threads),
 	OPTION_SIZE(0, "stack-size", struct record_args, stack_bytes, "BYTES", 256, 65536,
-		"bytes of stack copied a sample (default 65528, which is also the most)"),
+		"bytes of stack copied a sample, 65528 at most; what is deeper is read from the "
+		"target a moment later (default 16384; 65528 where it may not be read)"),
 	OPTION_STRING(0, "sampler", struct record_args, sampler, "NAME",
 		"who takes the samples: perf, bpf, ptrace (default: what is allowed here)"),
 	OPTION_STRING(0, "on-signal", struct record_args, on_signal, "SIGNAL",
@@ -240,7 +240,6 @@ int cmd_record(int argc, char **argv)
 {
 	struct record_args args = {
 		.frequency_hz = DEFAULT_FREQUENCY_HZ,
-		.stack_bytes = PERF_MAX_STACK_BYTES,
 		.memory_bytes = FLIGHT_MEMORY_BYTES,
 	};
 	struct options_rest rest;
