@@ -59,30 +59,29 @@ void tracer_tell_name(struct tracer *t, const struct traced *th)
 	tracer_tell(t, n);
 }
 
-/* Whether it does not sleep. */
-static bool is_awake(struct tracer *t, struct traced *th)
+/* Whether it does not sleep; *ret_moved: and has been on a CPU since the last look, as far as shows. */
+static bool is_awake(struct tracer *t, struct traced *th, bool *ret_moved)
 {
 	struct run_times now;
 
 	if (!traced_times(t, th, &now))
 		return false;
-
-	bool ran = now.arrivals != th->seen.arrivals || now.run_ns != th->seen.run_ns || th->awake;
-
+	*ret_moved = now.arrivals != th->seen.arrivals || now.run_ns != th->seen.run_ns;
 	th->seen = now;
-	return ran && traced_runs(t, th);
+	return (*ret_moved || th->awake) && traced_runs(t, th);
 }
 
-/* Whether one that is awake gets a sample now. Its samples stand for the CPU time between them, so it
- * is stopped only when that is worth one, as far as it shows; and at first sight, since it may
- * not live to the next. */
-static bool is_due(const struct tracer *t, const struct traced *th, bool was_awake, bool room)
+/*
+ * Whether one that is awake is stopped now. One that waits for a CPU is where it was made to leave one, and
+ * that is no fair sample: many programs leave it in their system calls. So where not all that are awake can
+ * run, only those are stopped that have just been seen to move. And as samples stand for the CPU time
+ * between them, only when that is worth one; or at first sight, since a thread may not live to the next.
+ */
+static bool is_due(const struct tracer *t, const struct traced *th, bool was_awake, bool moved, bool room)
 {
-	uint64_t used = th->seen.run_ns - th->accounted_ns;
+	bool worth = !th->sampled || th->seen.run_ns - th->accounted_ns >= t->period_ns / 2;
 
-	if (used >= t->period_ns / 2)
-		return true;
-	return th->sampled ? room && was_awake : room || used;
+	return room ? worth || was_awake : worth && moved;
 }
 
 /* A thread that was asked and has not stopped: the kernel has it, or it waits for a CPU. It stays
@@ -97,7 +96,7 @@ static void check_late(struct tracer *t, struct traced *th, uint64_t now)
 
 static void look(struct tracer *t, struct traced *th, uint64_t now, bool room, size_t *sleeps)
 {
-	bool was_awake = th->awake;
+	bool was_awake = th->awake, moved = false;
 
 	if (th->name_ns <= now && traced_name(t, th))
 		tracer_tell_name(t, th);
@@ -107,13 +106,13 @@ static void look(struct tracer *t, struct traced *th, uint64_t now, bool room, s
 		check_late(t, th, now);
 		return;
 	}
-	th->awake = is_awake(t, th);
+	th->awake = is_awake(t, th, &moved);
 	if (t->options.off_cpu)
 		waits_look(t, th, th->awake, sleeps);
 	if (!th->awake || th->in_group)
 		return;
 	/* Where it waited for a CPU is where it is when it got one, or nearly. */
-	if (!(t->options.on_cpu && is_due(t, th, was_awake, room)) &&
+	if (!(t->options.on_cpu && is_due(t, th, was_awake, moved, room)) &&
 		th->waits.queued_ns < (int64_t)t->period_ns)
 		return;
 	if (!tracer_ask_to_stop(t, th))
@@ -124,7 +123,7 @@ void tracer_tick(struct tracer *t)
 {
 	size_t looks = t->threads.len < MOST_LOOKS ? t->threads.len : MOST_LOOKS;
 	size_t awake = 0, sleeps = MOST_SLEEPS;
-	uint64_t now = clock_monotonic_ns();
+	uint64_t now = t->began_ns = clock_monotonic_ns();
 	bool room = t->awake <= t->cpus;
 	struct traced *th;
 

@@ -159,7 +159,8 @@ struct tracer {
 	pid_t looked_at;           /* last; the next look is at the one after it */
 	size_t awake;              /* threads, at the last tick */
 	size_t asked;              /* threads, to stop, that have not yet */
-	uint64_t tick_ns, random;
+	uint64_t tick_ns, random;  /* when the next tick is due */
+	uint64_t began_ns;         /* the last tick */
 	pid_t shown;               /* of whose threads a sample is being taken; 0: nobody's */
 	pid_t hit;                 /* by the signal: the thread has been shown */
 	struct pid_vec to_show;    /* after that */

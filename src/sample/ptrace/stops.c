@@ -65,19 +65,31 @@ static void copy_stack(struct tracer *t, const struct traced *th, const ptrace_g
 	n->stack_bytes = got > 0 ? (size_t)got : 0;
 }
 
-/* CPU time since the last sample. The first of a thread stands for a mean period: it was seen
- * running at one look, and as many looks pass in each. */
+/* Whether it had a CPU at the tick; else it waited for one since before that. (That we took its CPU
+ * away to look at it does not count.) */
+#define OUR_WAKING_NS (50 * NS_PER_US)
+static bool ran_at_tick(const struct tracer *t, const struct run_times *then, const struct run_times *now)
+{
+	return now->queued_ns - then->queued_ns <=
+		clock_monotonic_ns() - t->began_ns + OUR_WAKING_NS;
+}
+
+/*
+ * What a sample stands for: the CPU time since the last one of its thread; 0: it is none. The first
+ * sample of a thread stands for a period: then of all threads that live for less than that, so many have a
+ * sample as their time is worth.
+ */
 static uint64_t account(struct tracer *t, struct traced *th)
 {
-	uint64_t period = t->period_ns;
+	struct run_times then = th->seen;
+	uint64_t used;
 
-	if (!traced_times(t, th, &th->seen))
-		return period;
-	if (th->sampled)
-		period = th->seen.run_ns - th->accounted_ns;
+	if (!traced_times(t, th, &th->seen) || !ran_at_tick(t, &then, &th->seen))
+		return 0;
+	used = th->sampled ? th->seen.run_ns - th->accounted_ns : t->period_ns;
 	th->sampled = true;
 	th->accounted_ns = th->seen.run_ns;
-	return period;
+	return used;
 }
 
 static void paused(struct tracer *t, uint64_t since_ns)
@@ -162,7 +174,6 @@ static void on_signalled(struct tracer *t, struct traced *th, const struct ptrac
 static void on_group_stop(struct tracer *t, struct traced *th, pid_t tid)
 {
 	ptrace_stay(tid);
-	answered(t, th);
 	if (th)
 		th->in_group = true;
 }
@@ -215,7 +226,6 @@ static void on_execed(struct tracer *t, pid_t tid, uint64_t since_ns)
 	if (!th)
 		return;
 	traced_remove_others(t, th);
-	answered(t, th);
 	waits_end(t, th, true);
 	traced_begin(t, th);
 	th->execed = true;
@@ -244,19 +254,18 @@ static void on_ended(struct tracer *t, const struct ptrace_event *e)
 
 /* ---- all of them ---- */
 
-static void handle(struct tracer *t, const struct ptrace_event *e, uint64_t since_ns)
+static void dispatch(struct tracer *t, struct traced *th, const struct ptrace_event *e,
+	uint64_t since_ns)
 {
-	struct traced *th = traced_find(t, e->tid);
-
 	switch (e->what) {
 	case PTRACE_NOTHING:
-		return;
+		break;
 	case PTRACE_ENDED:
 		on_ended(t, e);
-		return;
+		break;
 	case PTRACE_SIGNALLED:
 		on_signalled(t, th, e, since_ns);
-		return;
+		break;
 	case PTRACE_STOPPED:
 		on_stopped(t, th, e->tid, since_ns);
 		break;
@@ -270,11 +279,26 @@ static void handle(struct tracer *t, const struct ptrace_event *e, uint64_t sinc
 		on_execed(t, e->tid, since_ns);
 		break;
 	}
-	if (!th) {
+}
+
+static void handle(struct tracer *t, const struct ptrace_event *e, uint64_t since_ns)
+{
+	struct traced *th = traced_find(t, e->tid);
+
+	/* The kernel forgets that a thread was asked to stop as soon as it stops for another reason
+	 * (ptrace_stop). A sample can come later; for a sample of all it is asked again. */
+	if (e->what != PTRACE_STOPPED && e->what != PTRACE_ENDED)
+		answered(t, th);
+	dispatch(t, th, e, since_ns);
+	if (!th && e->what != PTRACE_ENDED) {
 		th = adopt(t, e->tid);
 		if (th)
 			th->in_group = e->what == PTRACE_GROUP_STOP;
+		return;
 	}
+	th = traced_find(t, e->tid); /* it may have ended since it was let go */
+	if (th && th->wanted && !th->asked_ns && !th->in_group)
+		tracer_ask_to_stop(t, th);
 }
 
 pid_t tracer_next_event(struct tracer *t, pid_t tid, uint64_t since_ns)

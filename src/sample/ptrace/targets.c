@@ -202,7 +202,8 @@ bool traced_name(struct tracer *t, struct traced *th)
 void traced_begin(struct tracer *t, struct traced *th)
 {
 	th->name_wait_ns = NAME_FIRST_NS;
-	th->sampled = th->awake = th->before_exec = false;
+	th->sampled = th->before_exec = false;
+	th->awake = true; /* for all we know */
 	if (traced_times(t, th, &th->seen))
 		th->accounted_ns = th->seen.run_ns;
 	if (!traced_name(t, th))
