@@ -7,8 +7,7 @@
 static int absent_open(const struct sampler_options *options, struct sampler **ret, struct err *err)
 {
 	return err_set(err, EOPNOTSUPP,
-		"this sonde was built without its BPF sampler: that needs libbpf 1.0 or later, clang and "
-		"bpftool");
+		"cannot use BPF: this sonde was built without libbpf 1.0 or later, clang and bpftool");
 }
 
 const struct sampler_ops sampler_bpf = {
