@@ -20,14 +20,13 @@
 #include "off_cpu.h"
 
 #define EARLY_WAKE_NS 50000u /* between a waker's look and the sleeper's leave(), on two CPUs */
-#define COPY_SPACING_NS 50000u
-#define FIRST_STACK_BYTES 4096u
+#define FIRST_STACK_BYTES 2048u
 #define RING_WAKE_BYTES (OFF_CPU_RING_BYTES / 32)
 
 char LICENSE[] SEC("license") = "GPL"; /* helpers that read other memory ask for it */
 
 /* Set before loading. */
-const volatile uint64_t keep_ns = 1000000, mark_ns = 0;
+const volatile uint64_t keep_ns = 1000000, mark_ns = 0, copy_spacing_ns = 50000;
 const volatile uint32_t thread_bytes = 16384; /* of a kernel stack */
 
 /* Written by user space while it runs. */
@@ -400,8 +399,8 @@ static __noinline int copy_stack(
 }
 
 /* A copy costs as much as a switch. It is made when the interval will be worth an event, going by the
- * thread's recent ones, and now and then in any case: so a thread has to leave the CPU many thousand
- * times a second before the stack of an unexpectedly long interval can be missing. */
+ * thread's recent ones, and now and then in any case: so a thread has to leave the CPU thousands of times a
+ * second before the stack of an unexpectedly long interval can be missing. */
 static __always_inline bool wants_copy(const struct off_cpu_thread *t, uint64_t now)
 {
 	uint64_t likely_ns = 4 * t->recent_ns[t->state >= STATE_FUTEX];
@@ -409,7 +408,7 @@ static __always_inline bool wants_copy(const struct off_cpu_thread *t, uint64_t 
 	if (t->flags & OFF_CPU_KERNEL_ONLY)
 		return false;
 	return likely_ns >= keep_ns || (mark_ns && (int64_t)likely_ns >= t->mark_ns) ||
-		now - t->copied_ns >= COPY_SPACING_NS;
+		now - t->copied_ns >= copy_spacing_ns;
 }
 
 /* ---- off and on ---- */
@@ -451,7 +450,7 @@ static __always_inline void leave(struct task_struct *task, struct off_cpu_threa
 		task, t->flags & OFF_CPU_KERNEL_ONLY, preempted, &t->syscall);
 	if (wants_copy(t, now))
 		copy_stack(task, t, slot, now);
-	else
+	else if (!copies_skipped) /* CPUs share it */
 		copies_skipped = true;
 }
 

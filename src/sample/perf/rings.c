@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One ring a CPU. It belongs to a dummy event on ourselves, because a descriptor whose thread has
- * exited polls as hung up; all sampling events of the CPU write to it.
+ * One ring a CPU. It belongs to a dummy event that outlives all threads that are watched, because a
+ * descriptor whose thread has exited polls as hung up; all sampling events of the CPU write to it.
  */
 #include "sample/perf/perf_priv.h"
 
@@ -22,14 +22,25 @@
 #define RING_MAX_BYTES ((size_t)8 << 20)
 #define RING_MIN_BYTES ((size_t)128 << 10)
 
-static int open_ring(struct perf_sampler *s, int cpu, size_t bytes, struct err *err)
+/* As long as no event is on a thread, also of ours, switches cost nothing: a sampler that only tracks
+ * has all on CPUs where it may. */
+static int open_owner(const struct perf_sampler *s, int cpu)
 {
 	struct perf_event_attr dummy = perf_dummy_attr();
+	int fd = -EACCES;
+
+	if (!s->options.on_cpu && !s->options.off_cpu)
+		fd = perf_event_open(&dummy, -1, cpu, -1);
+	return fd == -EACCES || fd == -EPERM ? perf_event_open(&dummy, 0, cpu, -1) : fd;
+}
+
+static int open_ring(struct perf_sampler *s, int cpu, size_t bytes, struct err *err)
+{
 	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	struct cpu_ring r = {.cpu = cpu};
 	int rc;
 
-	r.fd = perf_event_open(&dummy, 0, cpu, -1);
+	r.fd = open_owner(s, cpu);
 	if (r.fd == -ENODEV) /* the CPU went offline a moment ago */
 		return 0;
 	if (r.fd < 0)
