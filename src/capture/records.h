@@ -50,6 +50,7 @@ _Static_assert(sizeof(struct capture_block_header) == 32, "part of the format");
 #define CAPTURE_MAX_STRING_BYTES (1u << 20) /* the writer cuts longer ones */
 #define CAPTURE_MAX_LEVELS 64                /* of a symbol; more are cut, the outermost kept */
 
+/* A new type also has its place in replay.c, or it is not in the window of a flight recorder. */
 enum record_type {
 	RECORD_META = 1,
 	RECORD_STRING = 2,

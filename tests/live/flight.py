@@ -163,6 +163,23 @@ def nothing_is_overwritten():
 
 
 @test
+def a_window_that_cannot_be_written():
+    """The words say so, recording goes on, and the exit status tells when a window was all that was wanted."""
+    target = Phases()
+    limit = ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh"]
+    for more, status in ((["--windows", "1"], 1), (["-d", "4"], 1)):
+        child = start(limit + [SONDE, "record", "--last", "1", "-F", "999", "-o", work("out.sonde"),
+                               "-p", str(target.child.pid), *more], ready=False, stderr=subprocess.PIPE)
+        child.stderr.readline()
+        time.sleep(1)
+        child.send_signal(signal.SIGUSR2)
+        err = finish(child)
+        check(child.returncode == status, "exit status %s: %s" % (child.returncode, err))
+        check("file sizes" in err, err)
+    check(alive(target.child), "the target is gone")
+
+
+@test
 def a_failed_start_removes_nothing():
     with open(work("out.sonde"), "w") as f:
         f.write("precious")

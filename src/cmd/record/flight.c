@@ -34,6 +34,7 @@ struct flight {
 	struct watch *watch; /* NULL without --when */
 	unsigned next_file;  /* the lowest number that may be free */
 	uint64_t windows;    /* written, or begun to be */
+	unsigned failed;     /* that could not be */
 	bool asked;
 	char why[512];
 	pid_t writer; /* a child that writes a window; 0: none */
@@ -210,6 +211,7 @@ struct dump {
 	char *path;
 	int fd;
 	const char *why;
+	bool clear_line; /* of the terminal, where the parent shows how far it is */
 	bool last;       /* recording is over, and memory can be given back on the way */
 	uint64_t now_ns; /* the end of the window */
 	struct record_cost cost;
@@ -328,7 +330,6 @@ static int write_window(struct recording *r, struct dump *d, struct err *err)
 	return rc;
 }
 
-/* The exit status. */
 static int write_and_tell(struct recording *r, struct dump *d, struct err *err)
 {
 	struct record_args args = *r->args;
@@ -337,11 +338,11 @@ static int write_and_tell(struct recording *r, struct dump *d, struct err *err)
 	args.output = d->path;
 	r->args = &args;
 	rc = write_window(r, d, err);
-	if (!rc) {
-		if (!args.quiet)
-			fprintf(stderr, "written because: %s\n", d->why);
+	if (!rc && !args.quiet)
+		fprintf(stderr, "%swritten because: %s\n", d->clear_line ? "\r\033[K" : "",
+			d->why);
+	if (!rc)
 		record_tell(r);
-	}
 	r->args = r->flight->args;
 	return rc;
 }
@@ -354,7 +355,8 @@ static int write_in_child(struct recording *r, struct dump *d)
 	struct err err = {0};
 
 	r->reason = END_TRIGGER;
-	r->term.interactive = false;
+	d->clear_line = r->term.interactive && !r->args->quiet;
+	r->term.interactive = false; /* it has enough to show */
 	return write_and_tell(r, d, &err) ? cmd_failed(NAME, &err) : STATUS_OK;
 }
 
@@ -392,6 +394,7 @@ static void reap(struct flight *f, int flags)
 
 	if (!f->writer || waitpid(f->writer, &status, flags) <= 0)
 		return;
+	f->failed += status != 0;
 	if (WIFSIGNALED(status))
 		cmd_note(NAME, "the process that wrote a window was killed: %s",
 			sigdescr_np(WTERMSIG(status)));
@@ -456,7 +459,9 @@ int flight_finish(struct recording *r, uint64_t stop_ns, struct err *err)
 
 	reap(f, 0);
 	if (r->args->windows && f->windows >= r->args->windows)
-		return 0;
+		return f->failed ? err_set(err, EIO, "%u of %llu windows could not be written",
+					   f->failed, (unsigned long long)f->windows)
+				 : 0;
 	d.fd = next_file(f, &d.path, err);
 	if (d.fd < 0)
 		return d.fd;
