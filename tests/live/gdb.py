@@ -162,12 +162,16 @@ def typed_at_the_prompt():
     pid = program_of(t.child)
     sample(pid, signal.SIGUSR2, work("sonde.folded"), 1, 5)
     os.kill(pid, signal.SIGINT)  # as Ctrl-C does: the prompt is back
+    t.wait_for("received signal SIGINT")
     t.wait_for("(gdb)")
     t.type("sonde-sample")
+    deadline = time.monotonic() + 20
+    while len(lines_of(work("sonde.folded"))) < 6:
+        check(time.monotonic() < deadline, "no sample at the prompt")
+        time.sleep(0.01)
     t.type("kill")
     t.type("quit")
     t.child.wait(20)
-    check(len(lines_of(work("sonde.folded"))) == 6, "%s" % lines_of(work("sonde.folded")))
 
 
 main()
