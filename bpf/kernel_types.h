@@ -72,9 +72,9 @@ struct task_struct {
 	void *stack;
 	unsigned int flags;
 	unsigned long jobctl;
-	int on_cpu;
-	int exit_state;
-	int pid, tgid;
+	unsigned int on_cpu; /* a byte since 7.2; only unsigned numbers may differ in size */
+	unsigned int exit_state;
+	unsigned int pid, tgid;
 	char comm[16];
 	unsigned int __state; /* since 5.14 */
 	bool throttled;       /* since 6.18; before, cfs_rq.throttle_count says it */

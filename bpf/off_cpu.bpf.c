@@ -553,7 +553,7 @@ static __always_inline void enter(
 	if (state >= STATE_FUTEX)
 		t->ns[STATE_RUN_QUEUE] += ns - blocked_ns;
 	recent = &t->recent_ns[state >= STATE_FUTEX];
-	*recent -= *recent / 16;
+	*recent -= *recent / 64;
 	if (ns > *recent)
 		*recent = ns;
 	if (ns >= keep_ns || unseen)

@@ -58,7 +58,7 @@ struct off_cpu_thread {
 	uint64_t wake_ns;    /* when it was last woken; before changed_ns: it was not woken since */
 	uint64_t ns[8];      /* by enum thread_state, up to changed_ns */
 	int64_t mark_ns;     /* of short intervals, to its next mark */
-	/* The longest of its recent intervals, in the run queue and blocked: falls by 1/16 with each. */
+	/* The longest of its recent intervals, in the run queue and blocked: falls by 1/64 with each. */
 	uint64_t recent_ns[2];
 	uint64_t copied_ns;  /* when its stack was last copied */
 	uint32_t stack_bytes; /* to copy */
