@@ -23,8 +23,8 @@
 #include "base/clock.h"
 #include "os/rights.h"
 
-/* The stack of a thread that sleeps can be read on when we come; of those that are back by then this much
- * is all there is. Copying 2 KB less costs a twentieth less. */
+/* The stack of a thread that sleeps can be read on when we come; of those that are back by then this
+ * much is all there is. */
 #define STACK_BYTES 8192u
 
 /* How soon after a switch we look, while there are some and while there are none. */
