@@ -55,6 +55,8 @@ struct timeline {
 	uint64_t at_ns;
 	uint64_t told_ns; /* up to when its times were told */
 	struct thread_times times;
+	/* of brief intervals, where stacks are left out: blocked in what is not known, and in what is */
+	uint64_t unsorted_ns, sorted_ns[STATE_COUNT];
 	uint64_t lost_from_ns, lost_until_ns; /* records were lost in between, since at_ns; 0, 0: none */
 
 	/* announced for the next out */
@@ -102,6 +104,7 @@ struct off_cpu {
 	VEC(pid_t) pending;         /* threads with something to settle, and some that have not any more */
 	VEC(struct held *) free_held;
 	uint64_t random, told_ns;
+	bool leaves_out;            /* stacks, of brief intervals */
 	uint64_t window_ns;         /* for the share of each thread in what is kept */
 	uint32_t busy, most;        /* threads with intervals in the window; what each may keep */
 };
@@ -352,6 +355,11 @@ static void share_out(struct off_cpu *o, struct timeline *t, uint64_t now_ns)
 	t->busy_ns = o->window_ns;
 }
 
+void off_cpu_leaves_out(struct off_cpu *o)
+{
+	o->leaves_out = true;
+}
+
 static bool is_told(const struct off_cpu *o, const struct timeline *t)
 {
 	return !t->ignored && session_selects(o->session, t->tid);
@@ -378,13 +386,25 @@ static uint64_t share_of(uint64_t weight, uint64_t part, uint64_t whole)
 	return weight == whole ? part : (uint64_t)((double)weight * ((double)part / (double)whole));
 }
 
+/* Nobody has its stack, on purpose. */
+static bool is_left_out(const struct off_cpu *o, const struct timeline *t, uint64_t end_ns)
+{
+	return o->leaves_out && !t->held && t->stack.leaf == CAPTURE_NONE && !t->placeless &&
+		!t->was_open && end_ns - t->left_ns < THINNING_BRIEF_NS;
+}
+
 /* Tells the interval that ends at `end_ns`; of it, it was queued from `queued_ns` on. */
 static void tell(struct off_cpu *o, struct timeline *t, enum thread_state state, uint64_t queued_ns,
 	uint64_t end_ns, bool still_open)
 {
-	uint64_t duration_ns = end_ns - t->left_ns;
-	uint64_t weight = weigh(o, t, end_ns, duration_ns, t->was_open || still_open);
+	uint64_t duration_ns = end_ns - t->left_ns, weight;
 
+	if (is_left_out(o, t, end_ns)) {
+		if (duration_ns >= o->options.min_block_ns)
+			thinning_missed(&t->thinning, end_ns, duration_ns);
+		return;
+	}
+	weight = weigh(o, t, end_ns, duration_ns, t->was_open || still_open);
 	if (!weight)
 		return;
 	unwind_held(o, t);
@@ -435,6 +455,16 @@ static uint64_t queued_since(const struct timeline *t, uint64_t now_ns)
 	return since < now_ns ? since : now_ns;
 }
 
+/* For sort_out(): a blocked interval that ends now. */
+static void sort(const struct off_cpu *o, struct timeline *t, enum thread_state state, uint64_t queued_ns,
+	uint64_t end_ns)
+{
+	if (is_left_out(o, t, end_ns))
+		t->unsorted_ns += queued_ns - t->left_ns;
+	else if (end_ns - t->left_ns < THINNING_BRIEF_NS)
+		t->sorted_ns[state] += queued_ns - t->left_ns;
+}
+
 /* The thread is off the CPU, and was until `end_ns`. */
 static void close_interval(struct off_cpu *o, struct timeline *t, uint64_t end_ns, bool still_open)
 {
@@ -449,6 +479,8 @@ static void close_interval(struct off_cpu *o, struct timeline *t, uint64_t end_n
 	queued = queued_state(o, t, queued_ns, end_ns);
 	if (t->preempted)
 		state = queued;
+	else
+		sort(o, t, state, queued_ns, end_ns);
 	account(t, state, queued_ns);
 	account(t, queued, end_ns);
 	tell(o, t, state, queued_ns, end_ns, still_open);
@@ -640,11 +672,30 @@ void off_cpu_in(struct off_cpu *o, pid_t pid, pid_t tid, uint64_t time_ns, uint1
 
 /* ---- ends ---- */
 
+/* Brief intervals without a stack are blocked in what those with one are. */
+static void sort_out(const struct timeline *t, struct thread_times *times)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < STATE_COUNT; i++)
+		sum += t->sorted_ns[i];
+	for (int i = 0; sum && i < STATE_COUNT; i++) {
+		uint64_t part = share_of(t->unsorted_ns, t->sorted_ns[i], sum);
+
+		part = part < times->ns[STATE_BLOCKED] ? part : times->ns[STATE_BLOCKED];
+		times->ns[STATE_BLOCKED] -= part;
+		times->ns[i] += part;
+	}
+}
+
 static void tell_times(struct off_cpu *o, struct timeline *t)
 {
-	if (t->times.until_ns > t->times.since_ns && !t->ignored)
-		session_thread_times(o->session, t->pid, t->tid, &t->times);
-	t->told_ns = t->times.until_ns;
+	struct thread_times times = t->times;
+
+	sort_out(t, &times);
+	if (times.until_ns > times.since_ns && !t->ignored)
+		session_thread_times(o->session, t->pid, t->tid, &times);
+	t->told_ns = times.until_ns;
 }
 
 /* The times as they are if nothing happens until now; what may happen is told later. */

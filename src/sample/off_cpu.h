@@ -9,7 +9,8 @@
  * ignored; a thread that was never begun begins with its first `out` or `in`.
  *
  * Times are exact: the sum over all states is until_ns - since_ns. Time of which nothing is known,
- * because records were lost, is in no state; since_ns is moved up by that much.
+ * because records were lost, is in no state; since_ns is moved up by that much. (One thing is estimated: what
+ * a thread was blocked in during brief intervals of which a sampler leaves out the stack.)
  *
  * Stacks: what is copied at `stack` is held until it is known that the interval is kept, or until the
  * end of the batch of records (off_cpu_settle), when the thread still sleeps and the part that was
@@ -89,6 +90,10 @@ void off_cpu_exec(struct off_cpu *o, pid_t pid, uint64_t time_ns);
 
 /* Records between the two times were lost, of whatever threads. */
 void off_cpu_lost(struct off_cpu *o, uint64_t from_ns, uint64_t to_ns);
+
+/* From now on the sampler does not copy the stack of every thread that leaves: brief intervals without one
+ * are no loss, but stand behind others. */
+void off_cpu_leaves_out(struct off_cpu *o);
 
 /* The end of a batch: all records up to now were handed over. Unwinds what still sleeps, and tells
  * times from time to time. After how many ns to call again at the latest. */

@@ -8,6 +8,10 @@
  * with twice the time has twice the weight. The threshold follows from earlier intervals alone, never
  * from the one that is judged. docs/heuristics/thinning.md.
  *
+ * There may also be intervals whose stack nobody has, because copying each would cost too much. They are
+ * brief, or their stack would have been read while they lasted; and what they come to is laid on brief intervals
+ * with a stack, by length, as time goes on.
+ *
  * All-zero is a thread of which everything is kept.
  */
 #ifndef SONDE_SAMPLE_THINNING_H
@@ -20,7 +24,13 @@ struct thinning {
 	uint64_t window_ns;     /* when the current window began */
 	uint64_t spent_ns;      /* the sum of the intervals in it */
 	uint32_t seen, kept;    /* how many */
+	/* of brief intervals: time without a stack that is not laid on others yet; time with one, in this
+	 * window and in the one before; what each of those gets on top of its length */
+	uint64_t owed_ns, brief_ns;
+	double on_top;
 };
+
+#define THINNING_BRIEF_NS (5 * 1000000ULL)
 
 /* So many a second may be kept of one thread, about. */
 #define THINNING_WINDOW_NS (100 * 1000000ULL)
@@ -31,5 +41,8 @@ struct thinning {
  * are welcome in a window. `random`: 64 random bits. */
 uint64_t thinning_weight(struct thinning *t, uint64_t end_ns, uint64_t duration_ns, uint32_t most,
 	uint64_t random);
+
+/* A brief interval without a stack, that would have counted. */
+void thinning_missed(struct thinning *t, uint64_t end_ns, uint64_t duration_ns);
 
 #endif

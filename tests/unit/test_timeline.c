@@ -553,6 +553,55 @@ TEST(few_intervals_are_all_kept)
 	check_u64(thinning_weight(&t, now += 2000000, 1000, THINNING_MOST, UINT64_MAX), 1000);
 }
 
+/* Stacks are copied for 2 ms of 52: the rest stands behind those, in states and in places. */
+TEST(intervals_without_a_stack_stand_behind_others)
+{
+	struct world w;
+	uint64_t now = 1000000, at[2] = {0}, total[2] = {0}, all = 0, long_ns = 0;
+
+	init(&w);
+	begin(&w, now, BEGIN_AWAKE);
+	off_cpu_leaves_out(w.o);
+	for (unsigned i = 0; i < 1000000; i++) {
+		unsigned place = hash_u64(i) % 4 == 0;
+		uint64_t short_ns = place ? 1500 : 3000;
+
+		now += 2000;
+		if (now % 52000000 < 2000000)
+			out(&w, now, place, place ? STATE_FUTEX : STATE_SYSCALL);
+		else
+			off_cpu_out(w.o, NOBODY, NOBODY, now, 3, false);
+		now += short_ns;
+		in(&w, now);
+		total[place] += short_ns;
+		all += short_ns;
+		if (i % 50000 == 49999) { /* a long one without a stack is a loss */
+			off_cpu_out(w.o, NOBODY, NOBODY, now + 10, 3, false);
+			now += 6000010;
+			in(&w, now);
+		}
+	}
+	finish(&w, now);
+
+	const struct record_thread_times *t = times_of(&w, NOBODY);
+	check_u64(t->ns[STATE_SYSCALL] + t->ns[STATE_FUTEX] + t->ns[STATE_BLOCKED], all + 20 * 6000000);
+	check(t->ns[STATE_BLOCKED] < 20 * 6000000 + 1000);
+	check(t->ns[STATE_FUTEX] > 0.9 * (double)total[1] && t->ns[STATE_FUTEX] < 1.1 * (double)total[1]);
+	check_u64(w.lost_stacks, 20);
+	check(w.intervals.len < 6000);
+	vec_each(&w.intervals, i) {
+		if (i->stack == CAPTURE_NONE)
+			long_ns += i->blocked_ns;
+		else
+			at[i->state == STATE_FUTEX] += i->blocked_ns;
+	}
+	check_u64(long_ns, 20 * 6000000);
+	for (int i = 0; i < 2; i++)
+		check(at[i] > 0.7 * (double)total[i] && at[i] < 1.3 * (double)total[i]);
+	check(at[0] + at[1] > 0.85 * (double)all && at[0] + at[1] < 1.05 * (double)all);
+	release(&w);
+}
+
 /* ---- throttling ---- */
 
 static bool always(void *ctx, pid_t pid, uint64_t from_ns, uint64_t to_ns)
@@ -592,5 +641,6 @@ int main(int argc, char **argv)
 		T(a_missed_return_ends_where_the_loss_began), T(sleepers_outlast_losses),
 		T(a_stack_without_its_record_still_says_that_it_left), T(nonsense_sums_up),
 		T(thinned_intervals_weigh_what_all_would), T(few_intervals_are_all_kept),
+		T(intervals_without_a_stack_stand_behind_others),
 		T(only_long_waits_are_asked_about));
 }

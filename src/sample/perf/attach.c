@@ -175,9 +175,8 @@ static int open_events(struct perf_sampler *s, pid_t tid, enum watch how)
 
 	early_start(s);
 	for (size_t i = 0; !rc && i < s->rings.len; i++) {
-		if (s->options.on_cpu || !s->options.off_cpu)
-			rc = open_on(s, &s->rings.data[i], tid, how, false);
-		if (!rc && s->options.off_cpu)
+		rc = open_on(s, &s->rings.data[i], tid, how, false);
+		if (!rc && s->copies.made)
 			rc = open_on(s, &s->rings.data[i], tid, how, true);
 	}
 	if (rc)

@@ -191,8 +191,8 @@ static void decode_sample(struct perf_sampler *s, struct cpu_ring *r, struct cur
 		session_lost(s->session, LOSS_MALFORMED, 1);
 	else if (!off_cpu)
 		take_sample(s, r, e, &raw, period);
-	else if (raw.pid > 0 && !perf_is_second(s, e, raw.tid))
-		perf_off_cpu_sample(s, &raw);
+	else if (raw.pid > 0)
+		perf_off_cpu_sample(s, r, e, &raw);
 }
 
 /* Names in records end with a NUL inside the record, before the trailer. */

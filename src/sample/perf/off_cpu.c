@@ -2,14 +2,13 @@
 /*
  * Threads leaving and entering CPUs, as perf tells it.
  *
- * A software event fires in the kernel when a thread leaves its CPU, and its sample holds the kernel's
- * frames, the registers and the top of the user's stack; after it comes a record that the thread has
- * left (and whether it could run on), and another one when it is back. All three go through the same
- * rings as the samples of running threads.
+ * A record tells that a thread has left its CPU (and whether it could run on), and another one that it is
+ * back. These come with the events that also tell of mappings and names. A software event of its own fires in
+ * the kernel just before, and its sample holds the kernel's frames, the registers and the top of the user's
+ * stack. All of it goes through the same rings as the samples of running threads.
  *
- * The event fires in the kernel, so those who may not look there get no samples, only the records.
- * Then the stack of a thread that sleeps is read from its memory (sample/blocked.h): that needs it to
- * sleep until we come.
+ * Those who may not look at the kernel's side get no samples, only the records. Then the stack of a thread that
+ * sleeps is read from its memory (sample/blocked.h): that needs it to sleep until we come.
  *
  * What is written to the rings here wakes nobody: a program that switches a hundred thousand times a
  * second would be slowed down by our waking up. We look every few milliseconds instead.
@@ -32,36 +31,19 @@
 #define LOOK_IDLE_NS (10 * NS_PER_MS)
 #define IDLE_NS (100 * NS_PER_MS)
 
-static void set_switches(struct perf_sampler *s)
+static void set_copies(struct perf_sampler *s)
 {
 	struct perf_event_attr *attr = &s->off_attr;
 	uint32_t bytes = s->options.stack_bytes;
 
 	*attr = perf_dummy_attr();
 	attr->disabled = 0;
-	attr->inherit = 1;
-	attr->context_switch = 1;
 	attr->config = PERF_COUNT_SW_CONTEXT_SWITCHES;
 	attr->sample_period = 1;
 	attr->exclude_kernel = 0;
 	if (!bytes || bytes == PERF_MAX_STACK_BYTES) /* the default of samples */
 		bytes = STACK_BYTES;
 	perf_set_user_stack(attr, bytes < OFF_CPU_HELD_BYTES ? bytes : OFF_CPU_HELD_BYTES);
-	if (!s->options.on_cpu)
-		perf_set_tracking(attr);
-}
-
-/* Only the records. */
-static void set_records_only(struct perf_sampler *s)
-{
-	struct perf_event_attr *attr = &s->off_attr;
-
-	*attr = perf_dummy_attr();
-	attr->disabled = 0;
-	attr->inherit = 1;
-	attr->context_switch = 1;
-	if (!s->options.on_cpu)
-		perf_set_tracking(attr);
 }
 
 int perf_off_cpu_open(struct perf_sampler *s, struct err *err)
@@ -71,21 +53,24 @@ int perf_off_cpu_open(struct perf_sampler *s, struct err *err)
 	s->asleep = malloc(sizeof(*s->asleep));
 	if (!s->asleep || throttling_new(&s->throttling, err))
 		return err_nomem(err);
-	set_switches(s);
+	s->copies.random = s->copies.since_ns = clock_monotonic_ns();
+	set_copies(s);
 	rc = perf_try_open(&s->off_attr);
-	if (rc == -EACCES || rc == -EPERM) {
-		set_records_only(s);
-		rc = perf_try_open(&s->off_attr);
-	} else {
-		kernel_roles_new(&s->roles, NULL);
-	}
-	if (rc)
+	s->copies.made = !rc;
+	if (rc && rc != -EACCES && rc != -EPERM)
 		return rights_perf_refused(-rc, 0, err);
+	if (s->copies.made)
+		kernel_roles_new(&s->roles, NULL);
 	if (!s->options.on_cpu) {
+		s->attr = perf_dummy_attr();
+		s->attr.disabled = 0;
+		perf_set_tracking(&s->attr);
 		s->event_name = "context-switches";
-		s->kernel = s->off_attr.config == PERF_COUNT_SW_CONTEXT_SWITCHES;
+		s->kernel = s->copies.made;
 	}
-	return 0;
+	s->attr.context_switch = 1;
+	rc = perf_try_open(&s->attr);
+	return rc ? rights_perf_refused(-rc, 0, err) : 0;
 }
 
 static bool throttled(void *ctx, pid_t pid, uint64_t from_ns, uint64_t to_ns)
@@ -111,6 +96,8 @@ void perf_off_cpu_free(struct perf_sampler *s)
 	off_cpu_free(s->off_cpu);
 	kernel_roles_free(s->roles);
 	throttling_free(s->throttling);
+	vec_release(&s->copies.seen);
+	vec_release(&s->copies.paused);
 	free(s->asleep);
 	vec_release(&s->fresh);
 }
@@ -163,10 +150,14 @@ void perf_off_cpu_look(struct perf_sampler *s)
 
 /* ---- records ---- */
 
-void perf_off_cpu_sample(struct perf_sampler *s, const struct raw_sample *raw)
+void perf_off_cpu_sample(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e,
+	const struct raw_sample *raw)
 {
 	const struct raw_stack *stack = &raw->stack;
 
+	perf_copies_count(s, r, e);
+	if (perf_is_second(s, e, raw->tid))
+		return;
 	/* A thread of the kernel: its first record tells whether it is one. */
 	if (s->off_cpu && (!stack->kernel_thread || off_cpu_knows(s->off_cpu, raw->tid)))
 		off_cpu_stack(s->off_cpu, raw->pid, raw->tid, raw->time_ns,
@@ -234,7 +225,7 @@ void perf_off_cpu_exec(struct perf_sampler *s, pid_t pid, uint64_t time_ns)
 
 uint64_t perf_off_cpu_settle(struct perf_sampler *s, bool last)
 {
-	uint64_t now = clock_monotonic_ns(), wait_ns, look_ns = LOOK_NS;
+	uint64_t now = clock_monotonic_ns(), wait_ns, copies_ns, look_ns = LOOK_NS;
 
 	if (!s->off_cpu)
 		return UINT64_MAX;
@@ -243,7 +234,9 @@ uint64_t perf_off_cpu_settle(struct perf_sampler *s, bool last)
 		return UINT64_MAX;
 	}
 	throttling_refresh(s->throttling, now);
+	copies_ns = perf_copies_settle(s, now);
 	wait_ns = off_cpu_settle(s->off_cpu, now);
+	wait_ns = copies_ns < wait_ns ? copies_ns : wait_ns;
 	if (s->ring_bytes_read != s->looked_bytes)
 		s->active_ns = now;
 	s->looked_bytes = s->ring_bytes_read;

@@ -16,6 +16,7 @@
  *	decode.c  record -> session calls
  *	jitter.c  the next period
  *	off_cpu.c threads leaving and entering CPUs
+ *	copies.c  how many of their stacks are copied
  *	cycles.c  how long a cycle is
  *	early.c   the stack beyond the copy, read at the moment of the sample
  */
@@ -52,9 +53,9 @@ struct watched_event {
 	int fd;
 	pid_t tid; /* -1: all */
 	uint64_t id;
-	bool off_cpu; /* tells of threads leaving CPUs, else of threads on them */
-	/* for jitter.c */
-	uint64_t samples;    /* since its period was drawn, or since that was tried */
+	bool off_cpu; /* copies stacks of threads that leave their CPU */
+	/* for jitter.c; of one of off_cpu, for copies.c */
+	uint64_t samples;    /* since its period was drawn, or since that was tried; since the last look */
 	uint64_t sampled_ns; /* time of the last of them */
 	uint64_t drawn_ns;   /* when a period was last drawn */
 	int64_t set_ns;      /* the period in force, 0: the mean */
@@ -93,12 +94,28 @@ struct fresh_thread {
 	pid_t pid, tid;
 };
 
+struct event_ref {
+	size_t ring; /* index */
+	uint64_t id;
+};
+
+/* For copies.c. */
+struct copies {
+	bool made;              /* there are events that make them */
+	uint64_t count;         /* since the last look, at since_ns */
+	uint64_t since_ns;
+	uint64_t resume_ns;     /* when those that are paused go on */
+	uint64_t random;
+	VEC(struct event_ref) seen, paused;
+};
+
 struct perf_sampler {
 	struct sampler sampler;
 	struct session *session;
 	struct sampler_options options;
-	struct perf_event_attr attr;     /* of the events that sample threads on CPUs */
-	struct perf_event_attr off_attr; /* of those that tell of threads leaving them */
+	/* Of the events that sample threads on CPUs, or none, and tell of all else; and of those that copy
+	 * stacks of threads that leave them. */
+	struct perf_event_attr attr, off_attr;
 	const char *event_name;
 	bool kernel;
 	int epoll_fd;
@@ -122,6 +139,7 @@ struct perf_sampler {
 	struct kernel_roles *roles;    /* NULL: kernel addresses are hidden */
 	struct blocked_thread *asleep; /* room to look at one */
 	struct throttling *throttling;
+	struct copies copies;
 	VEC(struct fresh_thread) fresh;
 	bool new_threads;              /* those that threads start are seen as well */
 	uint64_t stopped_ns;
@@ -171,8 +189,8 @@ uint64_t perf_settle(struct sampler *sampler, bool last);
 
 /* off_cpu.c */
 
-/* Chooses off_attr; what is needed for it. Where the kernel refuses to tell of its side there are no
- * stacks in the records, only that threads leave and enter. */
+/* Chooses off_attr, and what attr has to tell; what is needed for it. Where the kernel refuses to tell of its
+ * side no stacks are copied, and it is only told that threads leave and enter. */
 int perf_off_cpu_open(struct perf_sampler *s, struct err *err);
 void perf_off_cpu_bind(struct perf_sampler *s);
 void perf_off_cpu_free(struct perf_sampler *s);
@@ -184,13 +202,18 @@ int perf_off_cpu_attached(struct perf_sampler *s, pid_t pid, pid_t tid);
 void perf_off_cpu_look(struct perf_sampler *s);
 
 /* Records; those that the session has as well, after it. */
-void perf_off_cpu_sample(struct perf_sampler *s, const struct raw_sample *raw);
+void perf_off_cpu_sample(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e,
+	const struct raw_sample *raw);
 void perf_off_cpu_switch(struct perf_sampler *s, struct cpu_ring *r);
 void perf_off_cpu_forked(struct perf_sampler *s, pid_t pid, pid_t tid, uint64_t time_ns);
 void perf_off_cpu_exec(struct perf_sampler *s, pid_t pid, uint64_t time_ns);
 
 /* After records were handled. When to look again, in ns from now. */
 uint64_t perf_off_cpu_settle(struct perf_sampler *s, bool last);
+
+/* copies.c: counts a copy; pauses and resumes events that make too many. When to call again. */
+void perf_copies_count(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e);
+uint64_t perf_copies_settle(struct perf_sampler *s, uint64_t now_ns);
 
 /* jitter.c: notes a sample of an event of the thread's own (under the lock); draws new periods for
  * such events */
