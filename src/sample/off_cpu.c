@@ -30,6 +30,8 @@
 #define TELL_NS NS_PER_S
 #define TELL_QUIET_NS (16 * NS_PER_S)
 #define LONG_QUEUE_NS (5 * NS_PER_MS) /* worth asking whether the thread was throttled */
+/* A longer interval was looked at while it lasted. */
+#define LEFT_OUT_NS (10 * THINNING_BRIEF_NS)
 /* Intervals kept of all threads together, in a thinning window. */
 #define KEPT_IN_ALL 400u
 
@@ -390,7 +392,7 @@ static uint64_t share_of(uint64_t weight, uint64_t part, uint64_t whole)
 static bool is_left_out(const struct off_cpu *o, const struct timeline *t, uint64_t end_ns)
 {
 	return o->leaves_out && !t->held && t->stack.leaf == CAPTURE_NONE && !t->placeless &&
-		!t->was_open && end_ns - t->left_ns < THINNING_BRIEF_NS;
+		!t->was_open && end_ns - t->left_ns < LEFT_OUT_NS;
 }
 
 /* Tells the interval that ends at `end_ns`; of it, it was queued from `queued_ns` on. */

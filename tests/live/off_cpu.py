@@ -281,11 +281,12 @@ def threads_of_the_whole_machine():
     if sampler == "ptrace":
         skip("ptrace does not watch the whole machine")
     child = start([program("phases"), "1000"])
-    seen = watch(["--off-cpu", "-a", "-d", "2", "--min-block", "1ms"])
+    seen = watch(["--off-cpu", "-a", "-d", "3", "--min-block", "1ms"])
     known = seen.ns(child.pid, *STATES)
-    check(known > 1.2e9, "only %.1f ms are known" % (known / 1e6))
-    check(seen.ns(child.pid, "futex") > 0.1e9, "no wait for the lock")
-    check(seen.weight("wait_for_the_lock", "futex") > 0.1e9, "no stack of it")
+    check(known > 2e9, "only %.1f ms are known" % (known / 1e6))
+    # On a busy machine it may compute for a second and more until it waits for the lock, 40 ms.
+    check(seen.ns(child.pid, "futex") > 35e6, "no wait for the lock")
+    check(seen.weight("wait_for_the_lock", "futex") > 35e6, "no stack of it")
     check(seen.weight("kthread", "blocked") == 0, "there are threads of the kernel")
 
 

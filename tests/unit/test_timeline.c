@@ -577,15 +577,15 @@ TEST(intervals_without_a_stack_stand_behind_others)
 		all += short_ns;
 		if (i % 50000 == 49999) { /* a long one without a stack is a loss */
 			off_cpu_out(w.o, NOBODY, NOBODY, now + 10, 3, false);
-			now += 6000010;
+			now += 60000010;
 			in(&w, now);
 		}
 	}
 	finish(&w, now);
 
 	const struct record_thread_times *t = times_of(&w, NOBODY);
-	check_u64(t->ns[STATE_SYSCALL] + t->ns[STATE_FUTEX] + t->ns[STATE_BLOCKED], all + 20 * 6000000);
-	check(t->ns[STATE_BLOCKED] < 20 * 6000000 + 1000);
+	check_u64(t->ns[STATE_SYSCALL] + t->ns[STATE_FUTEX] + t->ns[STATE_BLOCKED], all + 20 * 60000000);
+	check(t->ns[STATE_BLOCKED] < 20 * 60000000 + 1000);
 	check(t->ns[STATE_FUTEX] > 0.9 * (double)total[1] && t->ns[STATE_FUTEX] < 1.1 * (double)total[1]);
 	check_u64(w.lost_stacks, 20);
 	check(w.intervals.len < 6000);
@@ -595,7 +595,7 @@ TEST(intervals_without_a_stack_stand_behind_others)
 		else
 			at[i->state == STATE_FUTEX] += i->blocked_ns;
 	}
-	check_u64(long_ns, 20 * 6000000);
+	check_u64(long_ns, 20 * 60000000);
 	for (int i = 0; i < 2; i++)
 		check(at[i] > 0.7 * (double)total[i] && at[i] < 1.3 * (double)total[i]);
 	check(at[0] + at[1] > 0.85 * (double)all && at[0] + at[1] < 1.05 * (double)all);

@@ -175,9 +175,12 @@ static int open_events(struct perf_sampler *s, pid_t tid, enum watch how)
 
 	early_start(s);
 	for (size_t i = 0; !rc && i < s->rings.len; i++) {
-		rc = open_on(s, &s->rings.data[i], tid, how, false);
-		if (!rc && s->copies.made)
-			rc = open_on(s, &s->rings.data[i], tid, how, true);
+		struct cpu_ring *r = &s->rings.data[i];
+
+		if (!r->copies)
+			rc = open_on(s, r, tid, how, false);
+		if (!rc && s->copies.made && r->copies == s->copies.own_rings)
+			rc = open_on(s, r, tid, how, true);
 	}
 	if (rc)
 		close_events(s, tid);

@@ -275,6 +275,18 @@ static void decode_task(struct perf_sampler *s, struct cursor *c, bool fork, uin
 	session_exited(s->session, pid, tid, time_ns);
 }
 
+/* The ring was full. */
+static void take_loss(struct perf_sampler *s, const struct cpu_ring *r, uint64_t count)
+{
+	if (r->copies) { /* no more than if they had not been made */
+		off_cpu_leaves_out(s->off_cpu);
+		return;
+	}
+	if (s->off_cpu && r->handled_ns)
+		off_cpu_lost(s->off_cpu, r->handled_ns, r->next_ns);
+	session_lost(s->session, LOSS_RING, count);
+}
+
 void perf_decode(struct perf_sampler *s, struct cpu_ring *r)
 {
 	const struct perf_event_header *header = r->next;
@@ -302,9 +314,7 @@ void perf_decode(struct perf_sampler *s, struct cpu_ring *r)
 		break;
 	case PERF_RECORD_LOST: /* id, lost */
 		cursor_skip(&c, 8);
-		if (s->off_cpu && r->handled_ns)
-			off_cpu_lost(s->off_cpu, r->handled_ns, time_ns);
-		session_lost(s->session, LOSS_RING, cursor_u64(&c));
+		take_loss(s, r, cursor_u64(&c));
 		break;
 	case PERF_RECORD_LOST_SAMPLES:
 		session_lost(s->session, LOSS_RING, cursor_u64(&c));

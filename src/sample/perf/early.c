@@ -387,7 +387,8 @@ void early_start(struct perf_sampler *s)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	vec_each(&s->rings, r)
-		start(s, r);
+		if (s->options.on_cpu && !r->copies)
+			start(s, r);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

@@ -70,6 +70,7 @@ struct event_table {
 
 struct cpu_ring {
 	int cpu;
+	bool copies; /* only of stacks of threads that leave the CPU */
 	int fd; /* the dummy event that owns the ring: it outlives every thread */
 	struct perf_ring ring;
 	const struct perf_event_header *next; /* its oldest record; NULL: none, or not looked */
@@ -102,6 +103,7 @@ struct event_ref {
 /* For copies.c. */
 struct copies {
 	bool made;              /* there are events that make them */
+	bool own_rings;         /* not those of all else */
 	uint64_t count;         /* since the last look, at since_ns */
 	uint64_t since_ns;
 	uint64_t resume_ns;     /* when those that are paused go on */

@@ -2,6 +2,9 @@
 /*
  * One ring a CPU. It belongs to a dummy event that outlives all threads that are watched, because a
  * descriptor whose thread has exited polls as hung up; all sampling events of the CPU write to it.
+ *
+ * Copies of stacks of threads that leave their CPU go to a second one, where there is memory for that:
+ * when they are too many and some are dropped, none of the records that tell who ran when is.
  */
 #include "sample/perf/perf_priv.h"
 
@@ -34,10 +37,11 @@ static int open_owner(const struct perf_sampler *s, int cpu)
 	return fd == -EACCES || fd == -EPERM ? perf_event_open(&dummy, 0, cpu, -1) : fd;
 }
 
-static int open_ring(struct perf_sampler *s, int cpu, size_t bytes, struct err *err)
+static int open_ring(
+	struct perf_sampler *s, int cpu, size_t bytes, bool copies, struct err *err)
 {
 	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-	struct cpu_ring r = {.cpu = cpu};
+	struct cpu_ring r = {.cpu = cpu, .copies = copies};
 	int rc;
 
 	r.fd = open_owner(s, cpu);
@@ -65,11 +69,36 @@ static int open_ring(struct perf_sampler *s, int cpu, size_t bytes, struct err *
 	return rc;
 }
 
+static void close_ring(struct cpu_ring *r)
+{
+	event_table_release(&r->events);
+	vec_release(&r->sampled);
+	early_store_release(&r->early);
+	perf_ring_unmap(&r->ring);
+	close(r->fd);
+}
+
+/* They come behind the others, so that these are looked at first: what is in one of these by then has its
+ * copy in one of those. */
+static void open_copy_rings(struct perf_sampler *s, size_t bytes)
+{
+	size_t count = s->rings.len;
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < count; i++)
+		rc = open_ring(s, s->rings.data[i].cpu, bytes, true, NULL);
+	s->copies.own_rings = !rc && s->rings.len == 2 * count;
+	while (!s->copies.own_rings && s->rings.len > count)
+		close_ring(&s->rings.data[--s->rings.len]);
+}
+
 /* Opens a ring for each CPU in a list such as "0-3,6". */
 static int open_rings(struct perf_sampler *s, const char *cpus, struct err *err)
 {
 	size_t count = (size_t)sysconf(_SC_NPROCESSORS_ONLN), bytes = RING_MAX_BYTES;
 
+	if (s->copies.made)
+		count += count / 2;
 	while (bytes > RING_MIN_BYTES && bytes * count > RINGS_BYTES)
 		bytes /= 2;
 	for (const char *at = cpus; *at >= '0' && *at <= '9';) {
@@ -79,12 +108,14 @@ static int open_rings(struct perf_sampler *s, const char *cpus, struct err *err)
 		if (*end == '-')
 			last = strtol(end + 1, &end, 10);
 		for (long cpu = first; cpu <= last && cpu < 65536; cpu++) {
-			int rc = open_ring(s, (int)cpu, bytes, err);
+			int rc = open_ring(s, (int)cpu, bytes, false, err);
 			if (rc)
 				return rc;
 		}
 		at = *end == ',' ? end + 1 : end;
 	}
+	if (s->copies.made)
+		open_copy_rings(s, bytes / 2 < RING_MIN_BYTES ? bytes : bytes / 2);
 	vec_each(&s->rings, r) { /* they stay where they are now */
 		pthread_mutex_init(&r->lock, NULL);
 		r->random = clock_monotonic_ns() + hash_u64((uint64_t)r->cpu);
@@ -108,12 +139,8 @@ int perf_open_rings(struct perf_sampler *s, struct err *err)
 void perf_close_rings(struct perf_sampler *s)
 {
 	vec_each(&s->rings, r) {
-		event_table_release(&r->events);
-		vec_release(&r->sampled);
-		early_store_release(&r->early);
 		pthread_mutex_destroy(&r->lock);
-		perf_ring_unmap(&r->ring);
-		close(r->fd);
+		close_ring(r);
 	}
 	vec_release(&s->rings);
 }
