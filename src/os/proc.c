@@ -484,15 +484,6 @@ int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *e
 	return fd < 0 ? -ESRCH : fd;
 }
 
-bool proc_memory_readable(pid_t pid)
-{
-	char byte;
-	struct iovec local = {.iov_base = &byte, .iov_len = 1}, remote = {.iov_len = 1};
-
-	/* Nothing is mapped at 0; who may not look is told so before that. */
-	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1 || errno == EFAULT;
-}
-
 bool proc_read_memory(pid_t pid, uint64_t addr, void *buf, size_t len)
 {
 	struct iovec local = {.iov_base = buf, .iov_len = len};

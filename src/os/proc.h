@@ -96,9 +96,6 @@ int proc_each_mapping(pid_t pid,
  */
 int proc_open_mapped_file(pid_t pid, const struct proc_mapping *m, struct err *err);
 
-/* Whether the kernel lets us read the memory of the process at all. */
-bool proc_memory_readable(pid_t pid);
-
 /* process_vm_readv of one range: all `len` bytes, or false. */
 bool proc_read_memory(pid_t pid, uint64_t addr, void *buf, size_t len);
 

@@ -29,6 +29,8 @@ struct sampler_options {
 	uint64_t min_block_ns; /* shorter intervals off the CPU only count in the thread's times */
 };
 
+#define SAMPLER_STACK_SIZES 4
+
 /* What a sampler is, has done and has cost. Words are static. */
 struct sampler_facts {
 	const char *event;     /* "cycles", "cpu-clock", "ptrace", ...; what samples are of */
@@ -38,6 +40,11 @@ struct sampler_facts {
 	uint64_t ring_bytes_read;
 	/* From a sample to when its stack was read on in the running target; 0: no sample. */
 	uint64_t delay_mean_ns, delay_p99_ns;
+	uint32_t stack_bytes; /* copied a sample; 0: what each thread needs, which is told here: */
+	struct sampler_stack_size {
+		uint32_t bytes;
+		size_t threads; /* that were sampled, and had that size last */
+	} stack_sizes[SAMPLER_STACK_SIZES];
 	/* How long threads were stopped, by samplers that do; 0: none was. */
 	uint64_t stops, pause_p50_ns, pause_p99_ns, pause_max_ns;
 	uint64_t late_stops;      /* of them, that took long to come */

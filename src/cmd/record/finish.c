@@ -75,6 +75,23 @@ static void write_delays(struct recording *r)
 	write_number(r, "delay_p99_ns", facts.delay_p99_ns);
 }
 
+/* "BYTES:THREADS ..." */
+static void write_stack_sizes(struct recording *r)
+{
+	struct sampler_facts facts;
+	char text[SAMPLER_STACK_SIZES * 32] = "";
+	size_t len = 0;
+
+	r->samplers[0]->ops->facts(r->samplers[0], &facts);
+	for (size_t i = 0; i < SAMPLER_STACK_SIZES; i++)
+		if (facts.stack_sizes[i].threads)
+			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%u:%zu",
+				len ? " " : "", facts.stack_sizes[i].bytes,
+				facts.stack_sizes[i].threads);
+	if (len)
+		capture_meta(r->writer, "stack_sizes", text);
+}
+
 /* What stopping threads has cost them, by the sampler that does; once in words and once in numbers. */
 void record_note_pauses(struct recording *r)
 {
@@ -101,6 +118,7 @@ void record_note_pauses(struct recording *r)
 void record_write_sampler_facts(struct recording *r)
 {
 	write_delays(r);
+	write_stack_sizes(r);
 	record_note_pauses(r);
 }
 

@@ -18,7 +18,6 @@
 #include "base/cleanup.h"
 #include "capture/output.h"
 #include "format/folded.h"
-#include "os/perf_event.h"
 
 /* ---- the signal ---- */
 
@@ -185,8 +184,7 @@ static int open_session(struct recording *r, struct err *err)
 int on_signal_open(struct recording *r, struct err *err)
 {
 	struct sampler_options options = {
-		.stack_bytes = r->args->stack_bytes ? (uint32_t)r->args->stack_bytes & ~7u
-						    : PERF_MAX_STACK_BYTES,
+		.stack_bytes = (uint32_t)r->args->stack_bytes & ~7u,
 	};
 	struct on_signal_sink sink = {.ctx = r, .thread = take_thread, .whole = take_whole};
 	int rc = open_output(r, err);

@@ -36,8 +36,8 @@ static const struct option_spec options[] = {
 		"where to write (default " DEFAULT_RECORDING ")"),
 	OPTIONS_THREADS(struct record_args, threads),
 	OPTION_SIZE(0, "stack-size", struct record_args, stack_bytes, "BYTES", 256, 65536,
-		"bytes of stack copied a sample, 65528 at most; what is deeper is read from the "
-		"target a moment later (default 16384; 65528 where it may not be read)"),
+		"bytes of stack copied a sample, at most 65528 (default: what each thread needs, from "
+		"8192 on; threads stop growing at 16 MB/s in all)"),
 	OPTION_STRING(0, "sampler", struct record_args, sampler, "NAME",
 		"who takes the samples: perf, bpf, ptrace (default: what is allowed here)"),
 	OPTION_STRING(0, "on-signal", struct record_args, on_signal, "SIGNAL",

@@ -78,7 +78,6 @@ struct recording {
 	struct sampler *samplers[RECORD_MAX_SAMPLERS];
 	size_t sampler_count;
 	bool on_cpu, off_cpu; /* what is recorded */
-	uint32_t stack_bytes; /* that the first sampler copies */
 	struct flight *flight; /* NULL without --last */
 	struct capture_writer *writer;
 	struct session *session;

@@ -29,29 +29,10 @@ static const struct sampler_ops *sampler_named(const char *name)
 	return NULL;
 }
 
-/* What is copied of a stack by perf_event: the rest is read from the target a moment later, and with so
- * much that is rarely too late. Where we may not read it the copy is all there will be. */
-#define COPY_BYTES 16384u
-
-static uint32_t copy_bytes(const struct recording *r)
-{
-	vec_each(&r->pids, pid)
-		if (!proc_memory_readable(*pid))
-			return PERF_MAX_STACK_BYTES;
-	return COPY_BYTES;
-}
-
 static int open_one(struct recording *r, const struct sampler_ops *ops,
 	const struct sampler_options *options, struct err *err)
 {
-	struct sampler_options o = *options;
-
-	if (!o.stack_bytes)
-		o.stack_bytes = ops == &sampler_perf ? copy_bytes(r) : PERF_MAX_STACK_BYTES;
-	if (!r->stack_bytes)
-		r->stack_bytes = o.stack_bytes;
-
-	int rc = ops->open(&o, &r->samplers[r->sampler_count], err);
+	int rc = ops->open(options, &r->samplers[r->sampler_count], err);
 
 	if (!rc)
 		r->sampler_count++;

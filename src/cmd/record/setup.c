@@ -122,8 +122,8 @@ static void write_meta(struct recording *r)
 	snprintf(number, sizeof(number), "%llu", (unsigned long long)r->args->min_block_ns);
 	if (r->off_cpu)
 		capture_meta(r->writer, "min_block_ns", number);
-	snprintf(number, sizeof(number), "%u", (unsigned)r->stack_bytes);
-	capture_meta(r->writer, "stack_bytes", number);
+	snprintf(number, sizeof(number), "%u", facts.stack_bytes);
+	capture_meta(r->writer, "stack_bytes", facts.stack_bytes ? number : "adaptive");
 	if (r->off_cpu && r->samplers[0]->ops == &sampler_perf && r->sampler_count == 1)
 		rights_off_cpu_note(note, sizeof(note));
 	else

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Opening events on threads; the ops table.
- *
- * An event that is inherited by new threads must be bound to a CPU to have a ring, so each thread
- * takes one event a CPU.
+ * The ops table; finding the threads that are to be sampled.
  */
 #include "sample/perf/perf_priv.h"
 
@@ -46,7 +43,8 @@ static void perf_free(struct sampler *sampler)
 	for (int *fd = (int[]){s->epoll_fd, s->timer_fd, s->stop_fd, -2}; *fd != -2; fd++)
 		if (*fd >= 0)
 			close(*fd);
-	vec_release(&s->watched);
+	thread_table_release(&s->threads);
+	vec_release(&s->retired);
 	perf_off_cpu_free(s);
 	free(s);
 }
@@ -83,6 +81,8 @@ static int perf_open(const struct sampler_options *options, struct sampler **ret
 	s->options = *options;
 	s->period_ns = NS_PER_S / options->frequency_hz;
 	s->timer_fd = s->stop_fd = -1;
+	s->adaptive = options->on_cpu && !options->off_cpu && !options->stack_bytes;
+	s->everything.tid = -1;
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	raise_file_limit(s);
 	rc = s->epoll_fd < 0 ? err_errno(err, errno, "epoll") : choose_events(s, err);
@@ -106,113 +106,17 @@ static void perf_bind(struct sampler *sampler, struct session *session)
 
 /* ---- attaching ---- */
 
-static int open_event(
-	const struct perf_sampler *s, struct perf_event_attr *attr, pid_t tid, int cpu)
+/* With all that they start; the same, from exec on; or alone. */
+static const struct event_wish watch_tree = {.inherit = true};
+static const struct event_wish watch_child = {.inherit = true, .on_exec = true};
+static const struct event_wish watch_alone = {0};
+
+static int attach(struct perf_sampler *s, pid_t tid, const struct event_wish *how)
 {
-	if (tid == -1 && s->cgroup_fd >= 0)
-		return perf_event_open_cgroup(attr, s->cgroup_fd, cpu);
-	return perf_event_open(attr, tid, cpu, -1);
-}
+	int rc = perf_attach(s, tid, how);
 
-/* How threads are watched. */
-enum watch {
-	WATCH_TREE,  /* with all that they start */
-	WATCH_CHILD, /* the same, from exec on */
-	WATCH_ALONE,
-};
-
-/* An event on the CPU of the ring. 0 or -errno. */
-static int open_on(
-	struct perf_sampler *s, struct cpu_ring *r, pid_t tid, enum watch how, bool off_cpu)
-{
-	struct perf_event_attr attr = off_cpu ? s->off_attr : s->attr;
-
-	attr.inherit = how != WATCH_ALONE;
-	if (how == WATCH_CHILD)
-		attr.disabled = attr.enable_on_exec = 1;
-
-	struct watched_event e = {
-		.fd = open_event(s, &attr, tid, r->cpu), .tid = tid, .off_cpu = off_cpu};
-	int rc = e.fd < 0 ? e.fd : 0;
-
-	if (rc)
-		return rc;
-	if ((rlim_t)e.fd >= s->max_fd)
-		rc = -EMFILE;
-	else if (ioctl(e.fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd) ||
-		ioctl(e.fd, PERF_EVENT_IOC_ID, &e.id))
-		rc = -errno;
-	if (!rc) {
-		pthread_mutex_lock(&r->lock);
-		rc = event_table_add(&r->events, &e) ? 0 : -ENOMEM;
-		pthread_mutex_unlock(&r->lock);
-	}
-	if (rc)
-		close(e.fd);
+	s->new_threads |= how->inherit;
 	return rc;
-}
-
-static void close_events(struct perf_sampler *s, pid_t tid)
-{
-	vec_each(&s->rings, r) {
-		struct watched_event *next;
-
-		pthread_mutex_lock(&r->lock);
-		for (struct watched_event *e = event_table_next(&r->events, NULL); e; e = next) {
-			next = event_table_next(&r->events, e);
-			if (e->tid == tid)
-				event_table_remove(&r->events, e);
-		}
-		pthread_mutex_unlock(&r->lock);
-	}
-}
-
-/* One event of each kind that is asked for on every CPU; tid -1 for all threads. 0 or -errno, with
- * nothing half done. */
-static int open_events(struct perf_sampler *s, pid_t tid, enum watch how)
-{
-	int rc = 0;
-
-	early_start(s);
-	for (size_t i = 0; !rc && i < s->rings.len; i++) {
-		struct cpu_ring *r = &s->rings.data[i];
-
-		if (!r->copies)
-			rc = open_on(s, r, tid, how, false);
-		if (!rc && s->copies.made && r->copies == s->copies.own_rings)
-			rc = open_on(s, r, tid, how, true);
-	}
-	if (rc)
-		close_events(s, tid);
-	s->new_threads |= how != WATCH_ALONE || tid == -1;
-	return rc;
-}
-
-static int compare_tids(const void *a, const void *b)
-{
-	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-bool perf_watches_thread(const struct perf_sampler *s, pid_t tid)
-{
-	return s->watched.len &&
-		bsearch(&tid, s->watched.data, s->watched.len, sizeof(tid), compare_tids);
-}
-
-static int watch_tid(struct perf_sampler *s, pid_t tid, enum watch how)
-{
-	if (vec_reserve(&s->watched, s->watched.len + 1))
-		return -ENOMEM;
-
-	int rc = open_events(s, tid, how);
-
-	if (rc)
-		return rc;
-	s->watched.data[s->watched.len++] = tid;
-	qsort(s->watched.data, s->watched.len, sizeof(pid_t), compare_tids);
-	return 0;
 }
 
 /* Attaches the threads of the list that are new; how many there were. A thread that went away
@@ -222,16 +126,16 @@ static int watch_new(struct perf_sampler *s, pid_t pid, const struct pid_vec *ti
 {
 	*ret_new = 0;
 	for (size_t i = 0; i < tids->len; i++) {
-		if (perf_watches_thread(s, tids->data[i]))
+		if (perf_is_attached(s, tids->data[i]))
 			continue;
 
-		int rc = watch_tid(s, tids->data[i], WATCH_TREE);
+		int rc = attach(s, tids->data[i], &watch_tree);
 
 		if (!rc)
 			rc = perf_off_cpu_attached(s, pid, tids->data[i]);
 		if (rc == -ESRCH)
 			continue;
-		if (rc == -EMFILE && s->watched.len) {
+		if (rc == -EMFILE && s->attached) {
 			/* Go on with what fits; the recording says how many are missing. */
 			s->missed_threads += tids->len - i;
 			session_lost(s->session, LOSS_THREAD, tids->len - i);
@@ -245,6 +149,12 @@ static int watch_new(struct perf_sampler *s, pid_t pid, const struct pid_vec *ti
 	return 0;
 }
 
+static int attach_all(struct perf_sampler *s)
+{
+	s->new_threads = true;
+	return perf_attach_all(s);
+}
+
 /* A sampler that only tracks sees the whole machine where it may, and tells of what the session knows:
  * events on a thread, whatever they count, cost each of its switches. */
 static bool tracks_everything(struct perf_sampler *s)
@@ -252,7 +162,7 @@ static bool tracks_everything(struct perf_sampler *s)
 	if (s->options.on_cpu || s->options.off_cpu)
 		return false;
 	if (!s->tracks_known)
-		s->tracks_known = !open_events(s, -1, WATCH_ALONE);
+		s->tracks_known = !attach_all(s);
 	return s->tracks_known;
 }
 
@@ -281,7 +191,7 @@ static int perf_watch_thread(struct sampler *sampler, pid_t pid, pid_t tid, stru
 
 	if (tracks_everything(s))
 		return 0;
-	rc = watch_tid(s, tid, WATCH_ALONE);
+	rc = attach(s, tid, &watch_alone);
 	if (!rc)
 		rc = perf_off_cpu_attached(s, pid, tid);
 	if (rc == -ESRCH)
@@ -292,14 +202,14 @@ static int perf_watch_thread(struct sampler *sampler, pid_t pid, pid_t tid, stru
 static int perf_watch_child(struct sampler *sampler, pid_t pid, struct err *err)
 {
 	struct perf_sampler *s = perf_of(sampler);
-	int rc = tracks_everything(s) ? 0 : watch_tid(s, pid, WATCH_CHILD);
+	int rc = tracks_everything(s) ? 0 : attach(s, pid, &watch_child);
 
 	return rc ? rights_perf_refused(-rc, 0, err) : 0;
 }
 
 static int perf_watch_all(struct sampler *sampler, struct err *err)
 {
-	int rc = open_events(perf_of(sampler), -1, WATCH_ALONE);
+	int rc = attach_all(perf_of(sampler));
 
 	return rc ? rights_perf_refused(-rc, -1, err) : 0;
 }
@@ -310,7 +220,7 @@ static int perf_watch_cgroup(struct sampler *sampler, int cgroup_fd, struct err 
 	int rc;
 
 	s->cgroup_fd = cgroup_fd;
-	rc = open_events(s, -1, WATCH_ALONE);
+	rc = attach_all(s);
 	if (rc == -EBADF)
 		return err_set(err, EBADF,
 			"the kernel does not sample by this cgroup: perf_event is in another hierarchy (v1)");
@@ -340,12 +250,14 @@ static void perf_facts(const struct sampler *sampler, struct sampler_facts *ret)
 	*ret = (struct sampler_facts){
 		.event = s->event_name,
 		.kernel = s->kernel,
-		.threads = s->watched.len,
+		.threads = s->attached,
 		.missed_threads = s->missed_threads,
 		.ring_bytes_read = s->ring_bytes_read,
 		.delay_mean_ns = histogram_mean(&s->delays),
 		.delay_p99_ns = histogram_quantile(&s->delays, 990),
+		.stack_bytes = s->adaptive ? 0 : s->attr.sample_stack_user,
 	};
+	perf_count_sizes(s, ret);
 }
 
 const struct sampler_ops sampler_perf = {

@@ -110,11 +110,6 @@ static void decode_stack(
 #endif
 }
 
-bool perf_is_second(const struct perf_sampler *s, const struct watched_event *e, pid_t tid)
-{
-	return e && e->tid != -1 && e->tid != tid && perf_watches_thread(s, tid);
-}
-
 struct watched_event *perf_event_of(struct cpu_ring *r, uint64_t id)
 {
 	pthread_mutex_lock(&r->lock);
@@ -154,6 +149,7 @@ static void take_sample(struct perf_sampler *s, struct cpu_ring *r, struct watch
 	struct raw_sample *raw, uint64_t period)
 {
 	bool own = e && (e->tid == -1 || e->tid == raw->tid);
+	struct perf_thread *th;
 	struct stored_stack stored;
 
 	raw->weight_ns = s->period_ns;
@@ -163,11 +159,16 @@ static void take_sample(struct perf_sampler *s, struct cpu_ring *r, struct watch
 		raw->period_ns = period;
 	if (s->attr.freq)
 		raw->period_ns = cycles_ns(s, period);
-	if (raw->pid <= 0 || perf_is_second(s, e, raw->tid))
+	if (raw->pid <= 0)
+		return;
+	th = perf_sampled_thread(s, e, raw->tid, raw->time_ns);
+	if (!th)
 		return;
 	find_early(s, r, raw);
-	if (session_sample(s->session, raw, &stored))
+	if (session_sample(s->session, raw, &stored)) {
 		note_wants(s, raw, &stored);
+		perf_adapt(s, th, e, &stored);
+	}
 	early_store_drop(&r->early, r->ring.tail);
 }
 
@@ -268,11 +269,13 @@ static void decode_task(struct perf_sampler *s, struct cursor *c, bool fork, uin
 	if (fork) {
 		session_forked(s->session, ppid, pid, ptid, tid, time_ns);
 		perf_off_cpu_forked(s, pid, tid, time_ns);
+		perf_thread_forked(s, ptid, tid, time_ns);
 		return;
 	}
 	if (s->off_cpu)
 		off_cpu_exit(s->off_cpu, tid, time_ns);
 	session_exited(s->session, pid, tid, time_ns);
+	perf_thread_exited(s, tid);
 }
 
 /* The ring was full. */

@@ -129,12 +129,15 @@ uint64_t perf_settle(struct sampler *sampler, bool last)
 {
 	struct perf_sampler *s = perf_of(sampler);
 	bool kicked = take_kick(s); /* for something that came after the last look */
-	uint64_t again_ns;
+	uint64_t again_ns, families_ns;
 
 	vec_each(&s->rings, r)
 		if (!r->has_thread)
 			perf_jitter(s, r);
 	again_ns = perf_off_cpu_settle(s, last);
+	families_ns = last ? UINT64_MAX : perf_settle_families(s);
+	again_ns = families_ns < again_ns ? families_ns : again_ns;
+	perf_forget_retired(s);
 	if (kicked && perf_oldest_ns(sampler) != UINT64_MAX)
 		return 0;
 	return oldest(s) && again_ns > PATIENCE_NS ? PATIENCE_NS : again_ns;

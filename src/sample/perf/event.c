@@ -70,7 +70,7 @@ static void set_sampling(struct perf_event_attr *attr, const struct sampler_opti
 {
 	memset(attr, 0, sizeof(*attr));
 	set_common(attr);
-	perf_set_user_stack(attr, o->stack_bytes);
+	perf_set_user_stack(attr, o->stack_bytes ? o->stack_bytes : stack_size_bytes(STACK_SIZE_FIRST));
 	perf_set_tracking(attr);
 	attr->sample_type |= PERF_SAMPLE_PERIOD;
 	attr->wakeup_events = 1 + (o->frequency_hz - 1) / WAKEUPS_HZ;

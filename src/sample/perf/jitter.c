@@ -8,7 +8,8 @@
  * while with a narrower draw it takes many samples to forget one. At more than 250 Hz several
  * samples in a row share a period.
  *
- * Setting a period restarts it from now, so the time since the sample is taken off. What was set
+ * Setting a period restarts it from now, so the time that the thread has had since the sample is
+ * taken off. What was set
  * stays in force for every further sample until we get to set another one; what those periods were
  * short of the mean (or beyond it) is a debt that later draws pay back, so the mean rate stays.
  *
@@ -26,6 +27,10 @@
 
 /* An ioctl that interrupts the CPU the thread is on: at high rates not for each sample. */
 #define DRAW_EVERY_NS (4 * NS_PER_MS)
+
+/* While we run in the thread's place it does not use its period up: what it has had since the sample
+ * is the interrupt that took it, and being put aside. */
+#define TAKEN_NS ((int64_t)(20 * NS_PER_US))
 
 static int64_t draw_period(const struct perf_sampler *s, struct cpu_ring *r)
 {
@@ -59,6 +64,8 @@ static void draw_anew(const struct perf_sampler *s, struct cpu_ring *r, struct w
 		return;
 	}
 	set = draw_period(s, r) + pay_back(s, e);
+	if (r->has_thread && late > TAKEN_NS)
+		late = TAKEN_NS;
 	if (!s->attr.freq) /* a frequency does not restart anything */
 		set -= late;
 	if (set < mean / 8) {
@@ -70,6 +77,29 @@ static void draw_anew(const struct perf_sampler *s, struct cpu_ring *r, struct w
 
 	if (!ioctl(e->fd, PERF_EVENT_IOC_PERIOD, &value))
 		e->set_ns = set;
+}
+
+void perf_take_over(struct perf_sampler *s, struct cpu_ring *r, const struct watched_event *old,
+	struct watched_event *new)
+{
+	int64_t mean = (int64_t)s->period_ns, late;
+	uint64_t now = clock_monotonic_ns(), value;
+
+	if (s->attr.freq) /* the kernel looks for a period again */
+		return;
+	pthread_mutex_lock(&r->lock);
+	/* What may have run of the old one's period, at most half. */
+	late = old->sampled_ns && now > old->sampled_ns ? (int64_t)(now - old->sampled_ns) : 0;
+	late = late < mean / 2 ? late : mean / 2;
+	new->debt_ns = old->debt_ns;
+	new->set_ns = draw_period(s, r) - late;
+	if (new->set_ns < mean / 4) {
+		new->debt_ns -= mean / 4 - new->set_ns;
+		new->set_ns = mean / 4;
+	}
+	value = (uint64_t)new->set_ns;
+	ioctl(new->fd, PERF_EVENT_IOC_PERIOD, &value);
+	pthread_mutex_unlock(&r->lock);
 }
 
 void perf_note_sample(struct cpu_ring *r, struct watched_event *e, uint64_t time_ns)

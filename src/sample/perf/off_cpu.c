@@ -41,7 +41,7 @@ static void set_copies(struct perf_sampler *s)
 	attr->config = PERF_COUNT_SW_CONTEXT_SWITCHES;
 	attr->sample_period = 1;
 	attr->exclude_kernel = 0;
-	if (!bytes || bytes == PERF_MAX_STACK_BYTES) /* the default of samples */
+	if (!bytes)
 		bytes = STACK_BYTES;
 	perf_set_user_stack(attr, bytes < OFF_CPU_HELD_BYTES ? bytes : OFF_CPU_HELD_BYTES);
 }
@@ -156,7 +156,7 @@ void perf_off_cpu_sample(struct perf_sampler *s, struct cpu_ring *r, struct watc
 	const struct raw_stack *stack = &raw->stack;
 
 	perf_copies_count(s, r, e);
-	if (perf_is_second(s, e, raw->tid))
+	if (perf_is_second(s, e, raw->tid, raw->time_ns))
 		return;
 	/* A thread of the kernel: its first record tells whether it is one. */
 	if (s->off_cpu && (!stack->kernel_thread || off_cpu_knows(s->off_cpu, raw->tid)))
@@ -191,7 +191,7 @@ void perf_off_cpu_switch(struct perf_sampler *s, struct cpu_ring *r)
 	if (!s->off_cpu || !perf_trailer(header, &t) || (pid_t)t.pid <= 0 || (pid_t)t.tid <= 0)
 		return;
 	e = perf_event_of(r, t.id);
-	if (perf_is_second(s, e, (pid_t)t.tid))
+	if (perf_is_second(s, e, (pid_t)t.tid, t.time_ns))
 		return;
 	if (e && e->tid == -1 && !off_cpu_knows(s->off_cpu, (pid_t)t.tid) && !begin_unknown(s, &t))
 		return;

@@ -11,7 +11,10 @@
  *	event.c   which event there is
  *	rings.c   rings on CPUs
  *	events.c  the events of a CPU by their ids
- *	attach.c  events on threads; the ops table
+ *	attach.c  the ops table; finding the threads to be sampled
+ *	open.c    events on threads: opened, replaced, closed
+ *	threads.c whose events count for which thread
+ *	adapt.c   how much stack each thread's events copy (stack_size.c), and what that takes
  *	drain.c   rings -> records in time order
  *	decode.c  record -> session calls
  *	jitter.c  the next period
@@ -33,6 +36,7 @@
 #include "sample/off_cpu.h"
 #include "sample/perf/early.h"
 #include "sample/perf/early_store.h"
+#include "sample/perf/stack_size.h"
 #include "sample/sampler.h"
 #include "sample/throttling.h"
 
@@ -50,10 +54,14 @@
 /* One event: one thread (or every thread, in system-wide mode) on one CPU. */
 struct watched_event {
 	struct watched_event *next; /* in its table */
-	int fd;
+	int fd;    /* -1: closed, and its last records may still come */
 	pid_t tid; /* -1: all */
 	uint64_t id;
 	bool off_cpu; /* copies stacks of threads that leave their CPU */
+	bool inherit;
+	uint32_t stack_bytes;
+	size_t ring;                   /* index of its CPU's */
+	struct watched_event *sibling; /* of the same thread on another CPU */
 	/* for jitter.c; of one of off_cpu, for copies.c */
 	uint64_t samples;    /* since its period was drawn, or since that was tried; since the last look */
 	uint64_t sampled_ns; /* time of the last of them */
@@ -90,6 +98,43 @@ struct cpu_ring {
 	struct early_store early;
 };
 
+/* How an event is to be opened; all-zero: on the thread alone, now, with what s->attr says. */
+struct event_wish {
+	pid_t tid; /* -1: all */
+	bool off_cpu, inherit, on_exec, disabled;
+	uint32_t stack_bytes; /* 0: as in the attribute */
+};
+
+/* A closed event that records in the ring may still name. */
+struct retired_event {
+	size_t ring;
+	uint64_t id, closed_ns;
+};
+
+/* A thread that is sampled, or was and has left events to others. */
+struct perf_thread {
+	struct perf_thread *next; /* in its table */
+	pid_t tid;
+	/* The thread whose events count for it (itself, where it has some), 0: not known; and which
+	 * that was before. */
+	pid_t source, before;
+	uint64_t since_ns;
+	size_t inheritors;            /* other threads whose source it is */
+	struct watched_event *events; /* its own */
+	uint64_t born_ns;
+	uint64_t replaced_ns; /* when an event of its own was opened last, after it was attached */
+	unsigned strays;      /* samples in a row that come from another's events */
+	bool sampled, gone;
+	bool unsettled; /* others have copies of its events and do not need them */
+	uint8_t level;  /* of the stack in its last sample */
+	struct stack_size size;
+};
+
+struct thread_table {
+	struct perf_thread **buckets;
+	size_t bucket_count, count;
+};
+
 /* A thread that was attached, and that nothing was asked about yet. */
 struct fresh_thread {
 	pid_t pid, tid;
@@ -124,7 +169,9 @@ struct perf_sampler {
 	bool tracks_known; /* sees the whole machine, and tells of what the session knows */
 	int cgroup_fd; /* borrowed: whose threads "all" are; -1: the machine's */
 	VEC(struct cpu_ring) rings;
-	VEC(pid_t) watched; /* threads with events of their own, ascending */
+	struct thread_table threads;
+	struct perf_thread everything; /* who has the events that sample all threads */
+	size_t attached;               /* that have events of their own */
 	size_t missed_threads;
 	rlim_t max_fd; /* events stay below, so that /proc and object files can still be opened */
 	uint64_t period_ns;
@@ -135,6 +182,16 @@ struct perf_sampler {
 	bool kicked;             /* the timer runs */
 	uint64_t round_ns;       /* when the drain last looked at the rings */
 	struct early_wants wants;
+
+	/* for open.c and adapt.c */
+	bool adaptive; /* each thread has its own size of stack */
+	VEC(struct retired_event) retired;
+	size_t unsettled; /* threads that are */
+	unsigned settle_looks;
+	uint64_t settle_after_ns, paused_until_ns;
+	uint64_t rate_ns, rate_bytes; /* when the rate was taken last, and of what */
+	enum stack_room room;
+	size_t sizes_of_gone[STACK_SIZE_COUNT]; /* threads that have ended, by their level */
 
 	/* for off_cpu.c */
 	struct off_cpu *off_cpu;       /* NULL: not asked for */
@@ -180,8 +237,43 @@ struct watched_event *event_table_next(const struct event_table *t, const struct
 void event_table_remove(struct event_table *t, struct watched_event *e);
 void event_table_release(struct event_table *t);
 
-/* attach.c */
-bool perf_watches_thread(const struct perf_sampler *s, pid_t tid);
+/* threads.c. They stay where they are until they are removed. */
+struct perf_thread *thread_table_find(const struct thread_table *t, pid_t tid);
+struct perf_thread *thread_table_add(struct thread_table *t, pid_t tid); /* NULL: no memory */
+struct perf_thread *thread_table_next(const struct thread_table *t, const struct perf_thread *th);
+void thread_table_remove(struct thread_table *t, struct perf_thread *th);
+void thread_table_release(struct thread_table *t);
+void thread_table_set_source(
+	struct thread_table *t, struct perf_thread *th, pid_t source, uint64_t since_ns);
+pid_t thread_source_at(const struct perf_thread *th, uint64_t time_ns);
+
+/* open.c. 0 or -errno, with nothing half done. */
+int perf_open_thread(struct perf_sampler *s, struct perf_thread *th, const struct event_wish *how);
+void perf_close_thread(struct perf_sampler *s, struct perf_thread *th);
+/* Another event takes the place of one of the thread's. */
+int perf_replace(struct perf_sampler *s, struct perf_thread *th, struct watched_event *old,
+	uint32_t stack_bytes);
+/* Closed events whose last records were handled. */
+void perf_forget_retired(struct perf_sampler *s);
+
+/* adapt.c */
+int perf_attach(struct perf_sampler *s, pid_t tid, const struct event_wish *how);
+int perf_attach_all(struct perf_sampler *s);
+bool perf_is_attached(const struct perf_sampler *s, pid_t tid);
+void perf_thread_forked(struct perf_sampler *s, pid_t ptid, pid_t tid, uint64_t time_ns);
+void perf_thread_exited(struct perf_sampler *s, pid_t tid);
+/* Whether a record of the thread by this event is a second one of what another event tells. */
+bool perf_is_second(
+	const struct perf_sampler *s, const struct watched_event *e, pid_t tid, uint64_t time_ns);
+/* The thread of a sample, NULL when the sample does not count. */
+struct perf_thread *perf_sampled_thread(
+	struct perf_sampler *s, const struct watched_event *e, pid_t tid, uint64_t time_ns);
+/* After a sample of the thread by that event was unwound. */
+void perf_adapt(struct perf_sampler *s, struct perf_thread *th, struct watched_event *e,
+	const struct stored_stack *stack);
+/* After records were handled. When to look again, in ns from now. */
+uint64_t perf_settle_families(struct perf_sampler *s);
+void perf_count_sizes(const struct perf_sampler *s, struct sampler_facts *facts);
 
 /* drain.c */
 uint64_t perf_drain(struct sampler *sampler, bool last);
@@ -221,6 +313,9 @@ uint64_t perf_copies_settle(struct perf_sampler *s, uint64_t now_ns);
  * such events */
 void perf_note_sample(struct cpu_ring *r, struct watched_event *e, uint64_t time_ns);
 void perf_jitter(struct perf_sampler *s, struct cpu_ring *r);
+/* The first period of an event that takes the place of another one, and what that one owed. */
+void perf_take_over(struct perf_sampler *s, struct cpu_ring *r, const struct watched_event *old,
+	struct watched_event *new);
 
 /* The event of that id, NULL when it is none of ours any more; for the drain's thread. */
 struct watched_event *perf_event_of(struct cpu_ring *r, uint64_t id);
@@ -240,9 +335,5 @@ _Static_assert(sizeof(struct perf_trailer) == 32, "as the kernel writes it");
 
 /* False: the record is too short to have one. */
 bool perf_trailer(const struct perf_event_header *header, struct perf_trailer *ret);
-
-/* A thread that was started by a watched one while we were attaching has events of its own and the
- * inherited ones: whether this is one of the latter, which does not count. */
-bool perf_is_second(const struct perf_sampler *s, const struct watched_event *e, pid_t tid);
 
 #endif

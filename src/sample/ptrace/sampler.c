@@ -42,6 +42,9 @@ static int check_kernel(struct err *err)
 		: 0;
 }
 
+/* Read at most, unless something else is asked for; threads have what they need. */
+#define STACK_BYTES_MOST 65528u
+
 static int ptrace_open(const struct sampler_options *options, struct sampler **ret, struct err *err)
 {
 	struct ptrace_sampler *s;
@@ -56,7 +59,7 @@ static int ptrace_open(const struct sampler_options *options, struct sampler **r
 	s->tracer.notes_fd = -1;
 	s->tracer.options = *options;
 	s->tracer.period_ns = options->frequency_hz ? NS_PER_S / options->frequency_hz : 0;
-	s->tracer.sizes.most = options->stack_bytes;
+	s->tracer.sizes.most = options->stack_bytes ? options->stack_bytes : STACK_BYTES_MOST;
 	s->tracer.cpus = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
 	s->tracer.most_files = most_files();
 	rc = throttling_new(&s->throttling, err);
@@ -138,6 +141,7 @@ static void ptrace_facts(const struct sampler *sampler, struct sampler_facts *re
 	*ret = (struct sampler_facts){
 		.event = "ptrace",
 		.ring_bytes_read = s->bytes_read,
+		.stack_bytes = (uint32_t)t->sizes.most,
 	};
 	if (t->started) /* the rest is the tracer's, until it has ended */
 		return;

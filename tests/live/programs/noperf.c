@@ -1,29 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* noperf CMD ARGS...: runs CMD where perf_event_open() is forbidden, as containers forbid it. */
-#include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "refuse.h"
 
 int main(int argc, char **argv)
 {
-	struct sock_filter rules[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = {.len = sizeof(rules) / sizeof(rules[0]), .filter = rules};
-
-	if (argc < 2 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		return 2;
-	execv(argv[1], argv + 1);
-	perror(argv[1]);
-	return 2;
+	return run_without(SYS_perf_event_open, argv);
 }
