@@ -37,7 +37,7 @@ static const struct option_spec options[] = {
 	OPTIONS_THREADS(struct record_args, threads),
 	OPTION_SIZE(0, "stack-size", struct record_args, stack_bytes, "BYTES", 256, 65536,
 		"bytes of stack copied a sample, at most 65528 (default: what each thread needs, from "
-		"8192 on; threads stop growing at 16 MB/s in all)"),
+		"8192 on; threads stop growing at 64 MB/s in all)"),
 	OPTION_STRING(0, "sampler", struct record_args, sampler, "NAME",
 		"who takes the samples: perf, bpf, ptrace (default: what is allowed here)"),
 	OPTION_STRING(0, "on-signal", struct record_args, on_signal, "SIGNAL",

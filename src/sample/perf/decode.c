@@ -148,14 +148,14 @@ static void note_wants(
 static void take_sample(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e,
 	struct raw_sample *raw, uint64_t period)
 {
-	bool own = e && (e->tid == -1 || e->tid == raw->tid);
+	bool copy = e && perf_is_copy(s, e, raw->tid, period);
 	struct perf_thread *th;
 	struct stored_stack stored;
 
 	raw->weight_ns = s->period_ns;
-	if (own && !r->has_thread)
+	if (e && !copy && !r->has_thread)
 		perf_note_sample(r, e, raw->time_ns);
-	if (e && !own && !s->attr.freq) /* inherited */
+	if (copy && !s->attr.freq)
 		raw->period_ns = period;
 	if (s->attr.freq)
 		raw->period_ns = cycles_ns(s, period);

@@ -120,15 +120,16 @@ static uint64_t find_other(const struct peeker *p, size_t offset, uint64_t fp, c
 	return fp < ADDRESS_MIN || fp - sample->sp < end - sample->sp + WANT_FIRST_BYTES ? 0 : fp;
 }
 
+#define PERIOD_OFFSET 48u
+
 /* The layout is told in decode.c. False: nothing beyond the copy to be read. */
 static bool peek_sample(const struct perf_sampler *s, const struct peeker *p, struct early_sample *ret)
 {
-	size_t at = 6 * sizeof(uint64_t);
+	size_t at = PERIOD_OFFSET + sizeof(uint64_t);
 
 	ret->position = p->position;
 	ret->tid = (pid_t)(word(p, 24) >> 32);
 	ret->time_ns = word(p, 32);
-	at += sizeof(uint64_t); /* period */
 	if (s->attr.sample_type & PERF_SAMPLE_CALLCHAIN) {
 		uint64_t nr = word(p, at);
 
@@ -189,7 +190,7 @@ static void take_sample(struct perf_sampler *s, struct cpu_ring *r, const struct
 
 	bool more = peek_sample(s, p, &sample);
 
-	if (e->tid == -1 || e->tid == sample.tid)
+	if (!perf_is_copy(s, e, sample.tid, word(p, PERIOD_OFFSET)))
 		perf_note_sample(r, e, sample.time_ns);
 	if (more)
 		choose(b, &sample);

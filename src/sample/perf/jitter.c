@@ -9,14 +9,14 @@
  * samples in a row share a period.
  *
  * Setting a period restarts it from now, so the time that the thread has had since the sample is
- * taken off. What was set
- * stays in force for every further sample until we get to set another one; what those periods were
+ * taken off. What was set stays in force for every further sample until we get to set another one; what those periods were
  * short of the mean (or beyond it) is a debt that later draws pay back, so the mean rate stays.
  *
- * Events that new threads inherited cannot be reached (the ioctl does not go to children); each
- * keeps the period its parent had when it was made, and PERF_SAMPLE_PERIOD tells which, so that the
- * session can make up for it (samples_due). For events of our own that field says the mean, whatever
- * we set.
+ * Copies of an event that new threads have inherited cannot be reached (the ioctl does not go to
+ * them); each keeps the period the event had when it was made, and PERF_SAMPLE_PERIOD tells which, so that
+ * the session can make up for it (samples_due). For the event itself that field always says the period
+ * it was opened with, whatever we set: one that no copy has. Whose sample it is does not tell them apart,
+ * for threads that have copies of the same event trade them as they follow each other on a CPU.
  */
 #include "sample/perf/perf_priv.h"
 
@@ -36,6 +36,32 @@ static int64_t draw_period(const struct perf_sampler *s, struct cpu_ring *r)
 {
 	r->random += 0x9e3779b97f4a7c15ULL;
 	return (int64_t)(s->period_ns / 2 + hash_u64(r->random) % (s->period_ns + 1));
+}
+
+bool perf_is_copy(const struct perf_sampler *s, const struct watched_event *e, pid_t tid,
+	uint64_t period)
+{
+	if (e->tid == -1)
+		return false;
+	return s->attr.freq ? e->tid != tid : period != s->attr.sample_period;
+}
+
+static void set_period(const struct perf_sampler *s, struct watched_event *e, int64_t period_ns)
+{
+	uint64_t value = (uint64_t)period_ns;
+
+	if (s->attr.freq)
+		value = NS_PER_S / value;
+	else if (value == s->attr.sample_period) /* copies could not be told from it */
+		value--;
+	if (!ioctl(e->fd, PERF_EVENT_IOC_PERIOD, &value))
+		e->set_ns = period_ns;
+}
+
+void perf_first_period(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e)
+{
+	if (!s->attr.freq)
+		set_period(s, e, draw_period(s, r));
 }
 
 /* At most a quarter of a period is paid at a time. */
@@ -72,18 +98,14 @@ static void draw_anew(const struct perf_sampler *s, struct cpu_ring *r, struct w
 		e->debt_ns -= mean / 8 - set;
 		set = mean / 8;
 	}
-
-	uint64_t value = s->attr.freq ? NS_PER_S / (uint64_t)set : (uint64_t)set;
-
-	if (!ioctl(e->fd, PERF_EVENT_IOC_PERIOD, &value))
-		e->set_ns = set;
+	set_period(s, e, set);
 }
 
 void perf_take_over(struct perf_sampler *s, struct cpu_ring *r, const struct watched_event *old,
 	struct watched_event *new)
 {
-	int64_t mean = (int64_t)s->period_ns, late;
-	uint64_t now = clock_monotonic_ns(), value;
+	int64_t mean = (int64_t)s->period_ns, late, set;
+	uint64_t now = clock_monotonic_ns();
 
 	if (s->attr.freq) /* the kernel looks for a period again */
 		return;
@@ -92,13 +114,12 @@ void perf_take_over(struct perf_sampler *s, struct cpu_ring *r, const struct wat
 	late = old->sampled_ns && now > old->sampled_ns ? (int64_t)(now - old->sampled_ns) : 0;
 	late = late < mean / 2 ? late : mean / 2;
 	new->debt_ns = old->debt_ns;
-	new->set_ns = draw_period(s, r) - late;
-	if (new->set_ns < mean / 4) {
-		new->debt_ns -= mean / 4 - new->set_ns;
-		new->set_ns = mean / 4;
+	set = draw_period(s, r) - late;
+	if (set < mean / 4) {
+		new->debt_ns -= mean / 4 - set;
+		set = mean / 4;
 	}
-	value = (uint64_t)new->set_ns;
-	ioctl(new->fd, PERF_EVENT_IOC_PERIOD, &value);
+	set_period(s, new, set);
 	pthread_mutex_unlock(&r->lock);
 }
 

@@ -54,6 +54,8 @@ static int open_on(struct perf_sampler *s, struct cpu_ring *r, const struct even
 	if (!rc) {
 		pthread_mutex_lock(&r->lock);
 		*ret = event_table_add(&r->events, &e);
+		if (*ret && s->options.on_cpu && !wish->off_cpu)
+			perf_first_period(s, r, *ret);
 		pthread_mutex_unlock(&r->lock);
 		rc = *ret ? 0 : -ENOMEM;
 	}

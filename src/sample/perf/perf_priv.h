@@ -309,11 +309,17 @@ uint64_t perf_off_cpu_settle(struct perf_sampler *s, bool last);
 void perf_copies_count(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e);
 uint64_t perf_copies_settle(struct perf_sampler *s, uint64_t now_ns);
 
-/* jitter.c: notes a sample of an event of the thread's own (under the lock); draws new periods for
+/* jitter.c: notes a sample of the event itself (under the lock); draws new periods for
  * such events */
 void perf_note_sample(struct cpu_ring *r, struct watched_event *e, uint64_t time_ns);
 void perf_jitter(struct perf_sampler *s, struct cpu_ring *r);
-/* The first period of an event that takes the place of another one, and what that one owed. */
+/* Whether the sample was taken by a copy of the event that a thread has inherited; for those that
+ * sample running threads. */
+bool perf_is_copy(const struct perf_sampler *s, const struct watched_event *e, pid_t tid,
+	uint64_t period);
+/* The first period of such an event, under the lock; and of one that takes the place of another one,
+ * with what that one owed. */
+void perf_first_period(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e);
 void perf_take_over(struct perf_sampler *s, struct cpu_ring *r, const struct watched_event *old,
 	struct watched_event *new);
 

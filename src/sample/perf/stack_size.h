@@ -50,7 +50,7 @@ bool stack_size_note(struct stack_size *s, struct stack_seen seen, enum stack_ro
 /* The room there is at so many bytes a second through all rings: beyond STACK_RATE_BYTES_S no thread
  * grows, and above 5/4 of it those that have are taken back. Threads that have not grown are copied
  * from at any rate. */
-#define STACK_RATE_BYTES_S (16u << 20)
+#define STACK_RATE_BYTES_S (64u << 20)
 enum stack_room stack_room_at(uint64_t bytes_per_s);
 
 #endif
