@@ -199,6 +199,8 @@ static void tell_started(struct tracer *t, const struct traced *th, const struct
 	n->other_pid = parent->pid;
 	n->other_tid = parent->tid;
 	tracer_tell(t, n);
+	/* It may have given itself one before we came to it. */
+	tracer_tell_name(t, th);
 }
 
 static void on_started(struct tracer *t, pid_t parent_tid, uint64_t since_ns)
