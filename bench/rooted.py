@@ -6,19 +6,11 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from bench import *
+from workloads import *
 
 HZ, SECONDS = 999, 5
 PROGRAMS = os.path.join(ROOT, "tests", "live", "programs")
 
-PYTHON = """
-import json, re, random
-def parse(n):
-    return [json.loads(json.dumps({"a": list(range(n)), "b": "x" * n})) for _ in range(40)]
-def search(n):
-    return sum(len(re.findall(r"(\\d+)-(\\w+)", "12-ab " * n)) for _ in range(20))
-while True:
-    parse(60); search(200); sorted(random.random() for _ in range(5000))
-"""
 SQL = """
 CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT, c REAL);
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400000)
@@ -27,13 +19,6 @@ CREATE INDEX tb ON t(b);
 SELECT count(*), sum(c), max(b) FROM t WHERE b LIKE '3%' GROUP BY substr(b, 1, 4) ORDER BY 2;
 SELECT count(*) FROM t x JOIN t y ON x.b = y.b;
 SELECT group_concat(b) FROM (SELECT b FROM t ORDER BY c DESC LIMIT 200000);
-"""
-NODE = """
-function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
-function words(n) { const m = new Map(); for (let i = 0; i < n; i++) {
-  const k = 'k' + (i * 7919 % 1009); m.set(k, (m.get(k) || 0) + 1); } return m.size; }
-const end = Date.now() + 20000;
-while (Date.now() < end) { fib(24); words(20000); JSON.parse(JSON.stringify([...Array(2000).keys()])); }
 """
 PAGE = """<!doctype html><body><div id=r></div><script>
 const r = document.getElementById('r');
@@ -63,29 +48,8 @@ func main() { s := 0; for { s += words(20000) + sorted(50000) + len(strings.Repe
 """
 
 
-def written(name, text):
-    path = scratch(name)
-    with open(path, "w") as f:
-        f.write(text)
-    return path
-
-
 def record_pid(pid):
     measured(sonde_record(HZ, scratch("r"), "--stack-size", "65528", "-p", pid, "-d", SECONDS))
-
-
-def background(command, wait_s=0.7, **options):
-    child = start(command, start_new_session=True, **options)
-    time.sleep(wait_s)
-    return child
-
-
-def stop_group(child):
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    child.wait()
 
 
 def record_running(command, wait_s=0.7, **options):

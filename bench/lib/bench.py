@@ -4,6 +4,7 @@
 Every bench measures sonde and its peer in the same run, interleaved, and prints both numbers and the
 ratio. Costs are CPU times and bytes, never wall time: the machine may be busy with other things.
 """
+import glob
 import json
 import os
 import re

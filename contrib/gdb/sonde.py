@@ -278,19 +278,32 @@ class Runner(object):
     def __init__(self):
         self.pending = False
         self.running = False
+        self.unprompted = False  # goes on although gdb awaits a command
         self.farewell = ""
 
     def on_stop(self, event):
-        if not isinstance(event, gdb.SignalEvent):
-            return
-        if event.stop_signal != gdb.parameter("sonde-signal"):
+        if (not isinstance(event, gdb.SignalEvent) or
+                event.stop_signal != gdb.parameter("sonde-signal")):
+            gdb.post_event(self.prompt)
             return
         try:
             sample()
         except (gdb.error, gdb.GdbError, OSError) as why:
             gdb.write("sonde: no sample: %s\n" % why, gdb.STDERR)
         self.pending = True
-        gdb.post_event(self.go_on)
+        gdb.post_event(self.go_on_from_prompt)
+
+    def go_on_from_prompt(self):
+        if self.pending and not self.running:
+            self.unprompted = True
+            self.go_on()
+
+    def prompt(self):
+        """gdb shows its prompt when a command is done, and what we made to go on was none."""
+        if self.unprompted:
+            gdb.write(gdb.parameter("prompt"))
+            gdb.flush()
+        self.unprompted = False
 
     def go_on(self):
         if self.running:
@@ -312,12 +325,15 @@ class Runner(object):
         output.close()
         if not self.running:  # else it would go to the string that `continue` makes
             self.say_farewell()
+        gdb.post_event(self.prompt)
 
     def say_farewell(self):
         gdb.write(self.farewell)
         self.farewell = ""
 
 
+# Each stop prints some lines, and a full screen of them would wait for a key.
+gdb.execute("set pagination off")
 runner = Runner()
 gdb.events.stop.connect(runner.on_stop)
 gdb.events.exited.connect(runner.on_exit)

@@ -131,3 +131,8 @@ uint64_t perf_ring_tail(const struct perf_ring *r)
 {
 	return __atomic_load_n(&r->page->data_tail, __ATOMIC_ACQUIRE);
 }
+
+uint64_t perf_ring_word(const struct perf_ring *r, uint64_t position)
+{
+	return *(const uint64_t *)(r->data + (position & (r->data_bytes - 1)));
+}

@@ -72,9 +72,6 @@ uint64_t perf_ring_head(const struct perf_ring *r); /* what the kernel has writt
 uint64_t perf_ring_tail(const struct perf_ring *r); /* what was handed back */
 
 /* The 8 bytes at a position that is a multiple of 8. */
-static inline uint64_t perf_ring_word(const struct perf_ring *r, uint64_t position)
-{
-	return *(const uint64_t *)(r->data + (position & (r->data_bytes - 1)));
-}
+uint64_t perf_ring_word(const struct perf_ring *r, uint64_t position);
 
 #endif

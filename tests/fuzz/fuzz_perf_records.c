@@ -142,6 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0] & 2)
 		s.attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
 	s.attr.freq = data[0] >> 2 & 1;
+	s.adaptive = data[0] >> 4 & 1;
 	if (!session_new(writer, &everything, &s.session, NULL)) {
 		if (data[0] & 8)
 			watch_switches(&s, &r);
@@ -153,6 +154,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	event_table_release(&r.events);
 	vec_release(&r.sampled);
+	thread_table_release(&s.threads);
+	vec_release(&s.retired);
 	capture_writer_abandon(writer);
 	return 0;
 }
