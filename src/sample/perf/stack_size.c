@@ -4,10 +4,10 @@
 #include "os/perf_event.h"
 
 /* Cut more often than one in 32, and not by chance. */
-#define CUT_LEAST 3u
+#define CUT_LEAST 8u
 #define CUT_SHARE 32u
 /* What is longer ago counts half. */
-#define REMEMBERED 64u
+#define REMEMBERED 512u
 #define SHALLOW_LEAST 512u
 
 uint32_t stack_size_bytes(unsigned level)
