@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from bench import *
 
-RUNS, ROUNDS = 5, "150000"
+RUNS, ROUNDS = 9, "150000"
 PROBE = "tracepoint:sched:sched_switch /pid == cpid/ { @[kstack, ustack] = count(); }"
 
 
@@ -66,9 +66,9 @@ def measure(title, program):
 
 
 def main():
-    need("gcc")
+    need("gcc", "taskset")
     program = [compile_c("pingpong", folder="tests/live/programs"), ROUNDS]
-    measure(" on one CPU", ["taskset", "-c", "1", *program])
+    measure(" on one CPU", [shutil.which("taskset"), "-c", "1", *program])
     measure(" wherever the kernel puts them", program)
 
 
