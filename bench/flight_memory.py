@@ -79,8 +79,8 @@ def main():
           % (SECONDS, HZ, THREADS, "" if LONG else ", as many samples at %d Hz" % RATE, GOAL_MB),
           ["", "samples", "file, KB", "MiB", "anonymous", "when written", "window"], rows)
     print("  (MiB: resident while recording; the part that is not anonymous is pages of the target's\n"
-          "  object files, which lie in the page cache anyway and are given back every second when\n"
-          "  they are more than 24 MiB. At a higher rate more of them are touched in a second.)")
+          "  object files, which lie in the page cache anyway and are given back ten times a second when\n"
+          "  they are more than 24 MiB. At a higher rate more of them are touched meanwhile.)")
 
 
 main()

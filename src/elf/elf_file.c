@@ -322,12 +322,6 @@ const uint8_t *elf_file_image(const struct elf_file *f, size_t *ret_size)
 	return f->image;
 }
 
-void elf_file_drop_pages(const struct elf_file *f)
-{
-	if (f->mapped)
-		(void)madvise((void *)f->image, f->image_size, MADV_DONTNEED);
-}
-
 unsigned elf_file_machine(const struct elf_file *f)
 {
 	return f->ehdr.e_machine;

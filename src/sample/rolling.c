@@ -40,7 +40,7 @@ static void carry_over(void *ctx)
 
 /* Pages of object files that nobody needs any more are only given back if somebody does it. Those that
  * are needed come back within microseconds. */
-#define REST_NS NS_PER_S
+#define REST_NS (100 * NS_PER_MS)
 #define REST_ABOVE_BYTES ((uint64_t)24 << 20)
 
 /* So many may well be in use. */

@@ -322,7 +322,7 @@ static void bound_memory(struct dwarf_names *d, uint64_t address)
 		return;
 	d->ascending = true;
 	d->units.walked_bytes = 0;
-	elf_file_drop_pages(d->file);
+	elf_file_rest(d->file);
 	if (!ascending || d->units.has_split)
 		return;
 	dwarf_units_release(&d->units);
