@@ -47,6 +47,11 @@ void elf_guard_sigbus(void);
 
 /* How many pages it had to invent so far, in this process. */
 uint64_t elf_guard_zeroed_pages(void);
+
+const char *elf_file_name(const struct elf_file *f);
+int elf_file_fd(const struct elf_file *f);   /* -1 for memory; stays ours */
+/* The whole file, for libdw. */
+const uint8_t *elf_file_image(const struct elf_file *f, size_t *ret_size);
 unsigned elf_file_machine(const struct elf_file *f); /* EM_X86_64, EM_AARCH64 */
 bool elf_file_is_executable(const struct elf_file *f); /* ET_EXEC, or ET_DYN with an interpreter
                                                           or an entry and DF_1_PIE */
