@@ -185,6 +185,21 @@ static void print_option(const struct option_spec *spec, size_t columns)
 static const struct option_spec help_option = {
 	.short_name = 'h', .long_name = "help", .help = "this text"};
 
+/* Those before the first heading are "Options", and help is the last of them. */
+static void print_options(const struct option_spec *spec, size_t columns)
+{
+	printf("\nOptions:\n");
+	for (; spec->long_name && spec->kind != OPTION_KIND_HEADING; spec++)
+		print_option(spec, columns);
+	print_option(&help_option, columns);
+	for (; spec->long_name; spec++) {
+		if (spec->kind == OPTION_KIND_HEADING)
+			printf("\n%s:\n", spec->help);
+		else
+			print_option(spec, columns);
+	}
+}
+
 void options_help(const struct options_usage *usage)
 {
 	size_t columns = term_describe(STDOUT_FILENO).columns;
@@ -194,14 +209,7 @@ void options_help(const struct options_usage *usage)
 	printf("Usage: sonde %s [OPTIONS]%s%s\n\n", usage->command, *usage->arguments ? " " : "",
 		usage->arguments);
 	print_wrapped(usage->about, 0, 0, columns);
-	if (usage->options->kind != OPTION_KIND_HEADING)
-		printf("\nOptions:\n");
-	for (const struct option_spec *spec = usage->options; spec->long_name; spec++)
-		if (spec->kind == OPTION_KIND_HEADING)
-			printf("\n%s:\n", spec->help);
-		else
-			print_option(spec, columns);
-	print_option(&help_option, columns);
+	print_options(usage->options, columns);
 	printf("\nExamples:\n");
 	for (size_t i = 0; i < sizeof(usage->examples) / sizeof(usage->examples[0]); i++)
 		if (usage->examples[i].command)

@@ -168,32 +168,48 @@ int record_finish(struct recording *r, struct err *err)
 	return record_write_rest(r, &cost, err);
 }
 
-static const char *loss_words(const struct recording *r, enum loss_kind kind)
+/* What is counted, one of it; and what is wrong with it. */
+struct loss_words {
+	const char *one, *rest;
+};
+
+static struct loss_words loss_words(const struct recording *r, enum loss_kind kind)
 {
-	static const char *const words[LOSS_KIND_COUNT] = {
-		[LOSS_RING] = "samples lost, the ring was full: try a lower -F or --stack-size",
-		[LOSS_THROTTLE] = "times throttled by the kernel (perf_cpu_time_max_percent)",
-		[LOSS_NO_REGS] = "samples of 32-bit code, whose stacks sonde does not unwind",
-		[LOSS_MALFORMED] = "records of the kernel that made no sense",
-		[LOSS_FILE] = "mapped files that could not be opened",
-		[LOSS_THREAD] = "threads not attached: too many open files (ulimit -n)",
-		[LOSS_LATE_MAPPING] = "samples older than their mapping",
-		[LOSS_OFF_CPU_STACK] = "intervals off the CPU without a stack",
-		[LOSS_RING_RECORDS] = "mapping and thread records lost, the ring was full",
+	static const struct loss_words words[LOSS_KIND_COUNT] = {
+		[LOSS_RING] = {"sample", "lost, the ring was full: try a lower -F or --stack-size"},
+		[LOSS_THROTTLE] = {"time", "throttled by the kernel (perf_cpu_time_max_percent)"},
+		[LOSS_NO_REGS] = {"sample", "of 32-bit code, whose stacks sonde does not unwind"},
+		[LOSS_MALFORMED] = {"record", "of the kernel that made no sense"},
+		[LOSS_FILE] = {"mapped file", "that could not be opened"},
+		[LOSS_THREAD] = {"thread", "not attached: too many open files (ulimit -n)"},
+		[LOSS_LATE_MAPPING] = {"sample", "older than the mapping of its code"},
+		[LOSS_OFF_CPU_STACK] = {"interval", "off the CPU without a stack"},
+		[LOSS_RING_RECORDS] = {"record", "of mappings and threads lost, the ring was full"},
 	};
 
 	if (kind == LOSS_RING && r->off_cpu)
-		return "records lost, the ring was full: threads switch too often; times and stacks of "
-		       "those moments are missing";
+		return (struct loss_words){"record",
+			"lost, the ring was full: threads switch too often; times and stacks of those "
+			"moments are missing"};
 	return words[kind];
+}
+
+/* "512 samples" */
+static void tell_count(uint64_t count, const char *one, const char *before)
+{
+	fprintf(stderr, "%s%llu %s%s", before, (unsigned long long)count, one, count == 1 ? "" : "s");
 }
 
 void record_tell_losses(const struct recording *r)
 {
-	for (unsigned i = 0; i < LOSS_KIND_COUNT; i++)
-		if (r->stats.losses[i])
-			fprintf(stderr, "  %llu %s\n", (unsigned long long)r->stats.losses[i],
-				loss_words(r, (enum loss_kind)i));
+	for (unsigned i = 0; i < LOSS_KIND_COUNT; i++) {
+		struct loss_words words = loss_words(r, (enum loss_kind)i);
+
+		if (!r->stats.losses[i])
+			continue;
+		tell_count(r->stats.losses[i], words.one, "  ");
+		fprintf(stderr, " %s\n", words.rest);
+	}
 }
 
 /* Time that no sample stands for. */
@@ -206,12 +222,6 @@ static void tell_unsampled(const struct recording *r)
 			r->selection.name || r->selection.main_only || r->selection.tid
 				? " in the selected threads"
 				: "");
-}
-
-/* "512 samples, 80 waits" */
-static void tell_count(uint64_t count, const char *one, const char *before)
-{
-	fprintf(stderr, "%s%llu %s%s", before, (unsigned long long)count, one, count == 1 ? "" : "s");
 }
 
 void record_tell(const struct recording *r)
