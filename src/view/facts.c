@@ -234,6 +234,27 @@ static enum paint grade_low(double percent, double fair, double bad)
 #define FAIR_PERCENT 2
 #define BAD_PERCENT 10
 
+/* How much of its stack each thread had copied a sample; ", 8.0 KiB to 64 KiB copied". Nothing where that is
+ * what --stack-size says. */
+static void copied_words(const struct profile *p, struct buf *out)
+{
+	const char *sizes = profile_meta(p, "stack_sizes"), *last;
+	uint64_t least, most;
+
+	if (!sizes)
+		return;
+	last = strrchr(sizes, ' ');
+	least = strtoull(sizes, NULL, 10);
+	most = last ? strtoull(last, NULL, 10) : least;
+	buf_str(out, ", ");
+	if (most > least) {
+		words_bytes(out, least);
+		buf_str(out, " to ");
+	}
+	words_bytes(out, most);
+	buf_str(out, " copied");
+}
+
 /* `brief`: without what is zero. */
 static void quality_words(
 	const struct profile *p, const struct term *t, bool brief, struct buf *out)
@@ -267,6 +288,8 @@ static void quality_words(
 	words_count(out, lost);
 	buf_str(out, " lost");
 	paint_off(out, t, lost ? PAINT_BAD : PAINT_NONE);
+	if (!brief)
+		copied_words(p, out);
 	buf_char(out, '\n');
 }
 

@@ -49,6 +49,8 @@ def check_grown(got, shallow=3, deep=1):
     have = sizes(got)
     check(have.get(32768) == deep, "threads with 32 KB: %s" % have)
     check(have.get(8192, 0) >= shallow, "threads that stayed small: %s" % have)
+    text = sonde("report", got.path).stdout.decode()
+    check(" to 32 KiB copied\n" in text, text[:400])
     # It takes some stacks that are cut to see that they are.
     check(whole(got, "depth-" + DEEP) > 90, "%.1f %% of the deep stacks are whole" % whole(got, "depth-" + DEEP))
     check(whole(got, "depth-" + SHALLOW) > 99.5, "the shallow ones are not")
