@@ -546,8 +546,9 @@ int facts_hints(const struct profile *p, struct hints *ret, struct err *err)
 {
 	struct hints h = {0};
 
-	if (hint_recorded(p, "limited", "the window is short: ", &h) || hint_truncated(p, &h) || hint_lost(p, &h) || hint_recorded(p, "unsampled", "", &h) ||
-		hint_stackless(p, &h) || hint_wakers(p, &h) || hint_unresolved(p, &h, err) || hint_guessed(p, &h)) {
+	if (hint_recorded(p, "limited", "the window is short: ", &h) || hint_truncated(p, &h) ||
+		hint_lost(p, &h) || hint_recorded(p, "unsampled", "", &h) || hint_stackless(p, &h) ||
+		hint_wakers(p, &h) || hint_unresolved(p, &h, err) || hint_guessed(p, &h)) {
 		hints_release(&h);
 		return err_nomem(err);
 	}
