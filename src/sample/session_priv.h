@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What session.c and naming.c share. */
+/* What session.c, stack.c, rolling.c and naming.c share. */
 #ifndef SONDE_SAMPLE_SESSION_PRIV_H
 #define SONDE_SAMPLE_SESSION_PRIV_H
 
@@ -7,6 +7,8 @@
 #include "sample/processes.h"
 #include "sample/session.h"
 #include "sample/tail.h"
+
+#define FRAME_LIMIT 16384 /* half a millisecond a sample, in a recursion without end */
 
 struct session_keeper {
 	const struct session_keeper_ops *ops;
@@ -40,6 +42,13 @@ struct session {
 /* Writes down the names of the thread and its process where that was not done yet, in the file or in
  * this segment of the window. */
 void session_tell(struct session *s, struct thread *th);
+
+/* The same for a mapping: each segment of a window is told those that its stacks run through. */
+void session_tell_mapping(struct session *s, const struct process *p, struct space_mapping *m);
+
+/* stack.c: unwinds and stores what was copied of a thread. */
+void session_store_stack(struct session *s, const struct thread *th, const struct raw_stack *raw,
+	struct stored_stack *ret);
 
 /* rolling.c: begins a new segment of the window when that is due. */
 void session_roll(struct session *s, uint64_t now_ns);
