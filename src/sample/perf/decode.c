@@ -110,14 +110,6 @@ static void decode_stack(
 #endif
 }
 
-struct watched_event *perf_event_of(struct cpu_ring *r, uint64_t id)
-{
-	pthread_mutex_lock(&r->lock);
-	struct watched_event *e = event_table_find(&r->events, id);
-	pthread_mutex_unlock(&r->lock);
-	return e;
-}
-
 /* What the ring's thread has read of the stack, and how late it was. */
 static void find_early(struct perf_sampler *s, struct cpu_ring *r, struct raw_sample *raw)
 {

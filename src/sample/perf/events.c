@@ -102,3 +102,11 @@ void event_table_release(struct event_table *t)
 	free(t->buckets);
 	*t = (struct event_table){0};
 }
+
+struct watched_event *perf_event_of(struct cpu_ring *r, uint64_t id)
+{
+	pthread_mutex_lock(&r->lock);
+	struct watched_event *e = event_table_find(&r->events, id);
+	pthread_mutex_unlock(&r->lock);
+	return e;
+}

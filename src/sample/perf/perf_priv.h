@@ -236,6 +236,8 @@ struct watched_event *event_table_find(const struct event_table *t, uint64_t id)
 struct watched_event *event_table_next(const struct event_table *t, const struct watched_event *e);
 void event_table_remove(struct event_table *t, struct watched_event *e);
 void event_table_release(struct event_table *t);
+/* The event of that id, NULL when it is none of ours any more; for the drain's thread. */
+struct watched_event *perf_event_of(struct cpu_ring *r, uint64_t id);
 
 /* threads.c. They stay where they are until they are removed. */
 struct perf_thread *thread_table_find(const struct thread_table *t, pid_t tid);
@@ -322,9 +324,6 @@ bool perf_is_copy(const struct perf_sampler *s, const struct watched_event *e, p
 void perf_first_period(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e);
 void perf_take_over(struct perf_sampler *s, struct cpu_ring *r, const struct watched_event *old,
 	struct watched_event *new);
-
-/* The event of that id, NULL when it is none of ours any more; for the drain's thread. */
-struct watched_event *perf_event_of(struct cpu_ring *r, uint64_t id);
 
 /* decode.c: hands the ring's next record to the session */
 void perf_decode(struct perf_sampler *s, struct cpu_ring *r);
