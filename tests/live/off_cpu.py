@@ -129,7 +129,9 @@ def check_phases(seen, clocks, points=3):
     near("asleep", seen.ns(tid, "syscall") + late, clocks["sleep"] + late, wall + late, points)
     for function in ("wait_for_the_lock", "pthread_mutex_lock"):
         got = seen.weight(function, "futex")
-        check(got <= clocks["lock"] + 0.01 * wall, "%.1f ms in %s" % (got / 1e6, function))
+        # Looks of ptrace may lay a wait that they did not see on the next one.
+        above = points if sampler == "ptrace" else 1
+        check(got <= clocks["lock"] + above * wall / 100, "%.1f ms in %s" % (got / 1e6, function))
         near(function, got + late, clocks["lock"] + late, wall + late, points)
     near("take_a_nap", seen.weight("take_a_nap", "syscall") + late, clocks["sleep"] + late, wall + late, points)
 
