@@ -187,15 +187,18 @@ def check_garbage(*link):
 @test
 def go_on_the_stacks_of_its_runtime():
     got = check_garbage()
-    switched = whole = 0
+    switched = whole = between = 0
     for frames, n in got.stacks:
         if "runtime.systemstack.abi0" not in frames and "runtime.systemstack" not in frames:
             continue
         switched += n
-        check(not frames[0].startswith("runtime.systemstack"),
+        # For three instructions it stands on the other stack, at a zero: docs/heuristics/stack-bottom.md.
+        between += n if frames[0].startswith("runtime.systemstack") else 0
+        check(len(frames) == 1 or not frames[0].startswith("runtime.systemstack"),
               "the stack is whole, and its callers are missing: %s" % frames)
         if frames[0] in ("runtime.goexit.abi0", "runtime.goexit"):
             whole += n
+    check(between <= got.samples * 0.01, "%d of %d have no callers" % (between, got.samples))
     check(switched >= 20 and whole >= switched * 0.5,
           "%d of %d stacks go back to the goroutine" % (whole, switched))
 
