@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
@@ -15,7 +16,9 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cmd/cmd.h"
 #include "os/rights.h"
+#include "symbol/debuginfod.h"
 
 /* Without these, what is opened first would be written to as stdout or stderr. Close-on-exec: the
  * command finds them closed, as we did. */
@@ -157,9 +160,25 @@ static int open_cgroup(struct recording *r, struct err *err)
 	return err_set(err, ENOENT, "%s is no cgroup: give the path below /sys/fs/cgroup", path);
 }
 
+/* Before there are threads: the library is loaded here. */
+static void check_debuginfod(const struct recording *r)
+{
+	if (!r->args->debuginfod)
+		return;
+	if (!debuginfod_is_there())
+		cmd_note(NAME, "--debuginfod needs libdebuginfod.so.1, which is not installed here "
+			"(Debian: libdebuginfod1); names come from this machine's files alone");
+	else if (!getenv("DEBUGINFOD_URLS"))
+		cmd_note(NAME, "--debuginfod asks the servers in DEBUGINFOD_URLS, which is not set; "
+			"sonde doctor -p PID names one");
+}
+
 int record_open(struct recording *r, struct err *err)
 {
-	int rc = record_open_samplers(r, err);
+	int rc;
+
+	check_debuginfod(r);
+	rc = record_open_samplers(r, err);
 
 	if (!rc && r->args->cgroup)
 		rc = open_cgroup(r, err);
