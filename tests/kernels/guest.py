@@ -26,7 +26,8 @@ BOOT_SECONDS = 300
 MACHINES = {
     # -cpu max signs return addresses; the cheap signature keeps emulation fast.
     "arm64": ["qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on"],
-    "amd64": ["qemu-system-x86_64", "-cpu", "max"],
+    # Kernels were seen to panic at an emulated cmpxchg16b; they do without it.
+    "amd64": ["qemu-system-x86_64", "-cpu", "max,cx16=off"],
 }
 CONSOLES = {"arm64": "ttyAMA0", "amd64": "ttyS0"}
 
@@ -69,7 +70,9 @@ def packages(architecture, suite, names):
     apt = _apt(folder, architecture, suite)
     if subprocess.run(["apt-get", "update", "-q"], env=apt, capture_output=True).returncode:
         skip("Debian's packages cannot be had from here (%s)" % MIRROR)
-    wanted = [_kernel_package(apt, architecture) if name == "linux" else name for name in names]
+    wanted = [name for name in names if name != "linux"]
+    if "linux" in names:
+        wanted += _kernel_packages(apt, architecture)
     got = subprocess.run(["apt-get", "download"] + wanted, env=apt, cwd=folder + "/debs",
                          capture_output=True, text=True)
     if got.returncode:
@@ -82,15 +85,19 @@ def packages(architecture, suite, names):
     return root
 
 
-def _kernel_package(apt, architecture):
-    text = subprocess.run(["apt-cache", "depends", "linux-image-cloud-" + architecture], env=apt,
-                          capture_output=True, text=True).stdout
-    found = re.search(r"Depends: (linux-image-\S+)", text)
-    return found.group(1) if found else skip("there is no kernel for " + architecture)
+def _kernel_packages(apt, architecture):
+    """The newest kernel for virtual machines, and what it is in where that is another package."""
+    def depends(package, pattern):
+        text = subprocess.run(["apt-cache", "depends", package], env=apt, capture_output=True, text=True).stdout
+        return re.findall("Depends: (%s)" % pattern, text)
+    found = depends("linux-image-cloud-" + architecture, r"linux-image-\S+")[:1]
+    if not found:
+        skip("there is no kernel for " + architecture)
+    return found + depends(found[0], r"linux-binary-\S+")[:1]
 
 
 def kernel(root):
-    return glob.glob(root + "/boot/vmlinuz-*")[0]
+    return (glob.glob(root + "/boot/vmlinuz-*") + glob.glob(root + "/usr/lib/modules/*/vmlinuz"))[0]
 
 
 def libraries(root, names):
@@ -134,7 +141,7 @@ def boot(architecture, image, busybox, files, commands, work):
     machine = MACHINES[architecture]
     need(machine[0])
     content = {"/" + name: (0o40755, b"") for name in
-               ("bin", "lib", "proc", "sys", "tmp", "dev", "etc")}
+               ("bin", "lib", "lib64", "proc", "sys", "tmp", "dev", "etc")}
     content["/init"] = (0o100755, (INIT % "\n".join(commands)).encode())
     for path, local in dict(files, **{"/bin/busybox": busybox}).items():
         with open(local, "rb") as f:
@@ -153,9 +160,11 @@ def boot(architecture, image, busybox, files, commands, work):
     except subprocess.TimeoutExpired as e:
         raise Exception("the guest did not end: " + (e.stdout or b"").decode()[-2000:])
     lines = [line.rstrip("\r") for line in text.split("\n")]
-    if "guest-end" not in lines:
+    # What the firmware has said last may stand before it in its line.
+    begin = [i for i, line in enumerate(lines) if line.endswith("guest-begin")]
+    if not begin or "guest-end" not in lines:
         raise Exception("the guest did not get to its end: " + text[-2000:])
-    return lines[lines.index("guest-begin") + 1:lines.index("guest-end")]
+    return lines[begin[0] + 1:lines.index("guest-end")]
 
 
 def send(path):
