@@ -47,7 +47,6 @@ def fly(target):
 def row(name, target):
     rss, anonymous, end, path = fly(target)
     report = report_json(path)
-    kept = report["duration_ns"] / 1e9 * RATE / HZ
     return [name, "%d" % report["samples"], "%.0f" % (os.path.getsize(path) / 1024),
             "%.0f" % rss, "%.0f" % anonymous, "%.0f" % end,
             "cut to %.0f %%" % (100 * report["samples"] / (THREADS * SECONDS * HZ))

@@ -35,11 +35,11 @@ def clang(cut):
 
 
 def postgres(cut):
-    folder = postgres_server()
+    folder, server = postgres_server()
     client, backend = postgres_backend(folder, SORT)
     numbers = counted(cut, "-p", backend, "-d", SECONDS)
     stop_group(client)
-    subprocess.run(["pkill", "-f", folder + "/data"])
+    stop_group(server)
     return numbers
 
 
@@ -47,7 +47,7 @@ ROWS = [
     ("clang++ -O2 regex.cc", ["clang++"], 8192, clang),
     ("clang++ -O2 regex.cc", ["clang++"], 2048, clang),
     ("python3", ["python3"], 1024, lambda cut: running(["python3", "-c", PYTHON])(cut)),
-    ("postgres, a sort", ["psql", "runuser"], 1024, postgres),
+    ("postgres, a sort", ["psql", "runuser", "pg_ctlcluster"], 1024, postgres),
     ("node, JIT", ["node"], 1024, lambda cut: running(["node", written("load.js", NODE)])(cut)),
     ("coroutines", ["gcc"], 2048, lambda cut: running([compile_c("coroutines")])(cut)),
     ("coroutines", ["gcc"], 512, lambda cut: running([compile_c("coroutines")])(cut)),

@@ -42,18 +42,16 @@ def stop_group(child):
 
 
 def postgres_server():
-    """A server in the scratch folder, as the user postgres, since it refuses to run as root; its socket's folder."""
+    """(its socket's folder, server) in the scratch folder, as the user postgres, since it refuses to run as root."""
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin/postgres"))
-    if not found:
-        return None
     folder = scratch("postgres")
     subprocess.run(["install", "-d", "-o", "postgres", folder], check=True)
     os.chmod(scratch(""), 0o711)
     run = ["runuser", "-u", "postgres", "--"]
     subprocess.run(run + [os.path.join(os.path.dirname(found[-1]), "initdb"), "-D", folder + "/data", "-A", "trust"],
                    check=True, stdout=subprocess.DEVNULL, cwd="/")
-    background(run + [found[-1], "-D", folder + "/data", "-k", folder, "-h", ""], 2, cwd="/")
-    return folder
+    server = background(run + [found[-1], "-D", folder + "/data", "-k", folder, "-h", ""], 2, cwd="/")
+    return folder, server
 
 
 def postgres_backend(folder, sql):

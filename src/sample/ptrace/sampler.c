@@ -42,9 +42,6 @@ static int check_kernel(struct err *err)
 		: 0;
 }
 
-/* Read at most, unless something else is asked for; threads have what they need. */
-#define STACK_BYTES_MOST 65528u
-
 static int ptrace_open(const struct sampler_options *options, struct sampler **ret, struct err *err)
 {
 	struct ptrace_sampler *s;
@@ -59,7 +56,7 @@ static int ptrace_open(const struct sampler_options *options, struct sampler **r
 	s->tracer.notes_fd = -1;
 	s->tracer.options = *options;
 	s->tracer.period_ns = options->frequency_hz ? NS_PER_S / options->frequency_hz : 0;
-	s->tracer.sizes.most = options->stack_bytes ? options->stack_bytes : STACK_BYTES_MOST;
+	s->tracer.sizes.most = options->stack_bytes;
 	s->tracer.cpus = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
 	s->tracer.most_files = most_files();
 	rc = throttling_new(&s->throttling, err);
@@ -141,7 +138,7 @@ static void ptrace_facts(const struct sampler *sampler, struct sampler_facts *re
 	*ret = (struct sampler_facts){
 		.event = "ptrace",
 		.ring_bytes_read = s->bytes_read,
-		.stack_bytes = (uint32_t)t->sizes.most,
+		.stack_bytes = t->sizes.most ? t->sizes.most : DUMP_MOST_BYTES,
 	};
 	if (t->started) /* the rest is the tracer's, until it has ended */
 		return;
