@@ -106,12 +106,12 @@ static void decode_all(
 /* Samples with an id of 1 are of threads that leave their CPU. */
 static void watch_switches(struct perf_sampler *s, struct cpu_ring *r)
 {
-	const struct watched_event event = {.fd = -1, .tid = -1, .id = 1, .off_cpu = true};
+	const struct watched_event event = {.fd = -1, .tid = -1, .off_cpu = true};
 	const struct off_cpu_options options = {0};
 
 	s->off_attr.sample_type = PERF_SAMPLE_CALLCHAIN;
 	s->new_threads = true;
-	if (throttling_new(&s->throttling, NULL) || !event_table_add(&r->events, &event) ||
+	if (throttling_new(&s->throttling, NULL) || !event_table_add(&r->events, &event, 1) ||
 		off_cpu_new(s->session, &options, &s->off_cpu, NULL))
 		abort();
 }

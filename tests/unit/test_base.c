@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/histogram.h"
 #include "base/intern.h"
+#include "base/table.h"
 #include "base/vec.h"
 
 TEST(err_words)
@@ -140,8 +141,33 @@ TEST(histogram_tells_quantiles)
 	check_u64(histogram_quantile(&few, 501), UINT64_MAX);
 }
 
+TEST(table_finds_what_is_in_it)
+{
+	static struct table_node nodes[500];
+	struct table t = {0};
+	size_t seen = 0;
+
+	check(!table_find(&t, 7) && !table_next(&t, NULL));
+	for (uint64_t i = 0; i < 500; i++)
+		check(!table_add(&t, &nodes[i], i << 32));
+	for (uint64_t i = 0; i < 500; i++)
+		check(table_find(&t, i << 32) == &nodes[i]);
+	check(!table_find(&t, 7));
+	for (struct table_node *n = NULL; (n = table_next(&t, n));)
+		seen++;
+	check_u64(seen, 500);
+	for (uint64_t i = 0; i < 500; i += 2)
+		table_remove(&t, &nodes[i]);
+	check_u64(t.count, 250);
+	for (uint64_t i = 0; i < 500; i++)
+		check(table_find(&t, i << 32) == (i % 2 ? &nodes[i] : NULL));
+	table_release(&t);
+	check(!table_find(&t, 1ULL << 32));
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(err_words), T(vec_grows), T(buf_text), T(cursor_is_sticky),
-		T(hash_is_xxh64), T(intern_is_stable), T(histogram_tells_quantiles));
+		T(hash_is_xxh64), T(intern_is_stable), T(histogram_tells_quantiles),
+		T(table_finds_what_is_in_it));
 }

@@ -104,7 +104,7 @@ TEST(no_room_no_growth)
 
 TEST(threads_are_found_again)
 {
-	struct thread_table t = {0};
+	struct table t = {0};
 	size_t seen = 0;
 
 	check(!thread_table_find(&t, 1) && !thread_table_next(&t, NULL));
@@ -122,7 +122,7 @@ TEST(threads_are_found_again)
 
 TEST(a_source_holds_from_a_time_on)
 {
-	struct thread_table t = {0};
+	struct table t = {0};
 	struct perf_thread *root = thread_table_add(&t, 10), *child = thread_table_add(&t, 11);
 
 	thread_table_set_source(&t, root, 10, 0);

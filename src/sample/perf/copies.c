@@ -26,7 +26,7 @@
 
 void perf_copies_count(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e)
 {
-	struct event_ref ref = {(size_t)(r - s->rings.data), e->id};
+	struct event_ref ref = {(size_t)(r - s->rings.data), e->node.key};
 
 	s->copies.count++;
 	if (!e->samples++ && vec_push(&s->copies.seen, ref))

@@ -126,7 +126,7 @@ void perf_take_over(struct perf_sampler *s, struct cpu_ring *r, const struct wat
 void perf_note_sample(struct cpu_ring *r, struct watched_event *e, uint64_t time_ns)
 {
 	e->sampled_ns = time_ns;
-	if (!e->samples++ && vec_push(&r->sampled, e->id))
+	if (!e->samples++ && vec_push(&r->sampled, e->node.key))
 		e->samples = 0; /* it keeps its period */
 }
 

@@ -44,16 +44,17 @@ static int open_on(struct perf_sampler *s, struct cpu_ring *r, const struct even
 	if (e.fd < 0)
 		return e.fd;
 
+	uint64_t id;
 	int rc = 0;
 
 	if ((rlim_t)e.fd >= s->max_fd)
 		rc = -EMFILE;
 	else if (ioctl(e.fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd) ||
-		ioctl(e.fd, PERF_EVENT_IOC_ID, &e.id))
+		ioctl(e.fd, PERF_EVENT_IOC_ID, &id))
 		rc = -errno;
 	if (!rc) {
 		pthread_mutex_lock(&r->lock);
-		*ret = event_table_add(&r->events, &e);
+		*ret = event_table_add(&r->events, &e, id);
 		if (*ret && s->options.on_cpu && !wish->off_cpu)
 			perf_first_period(s, r, *ret);
 		pthread_mutex_unlock(&r->lock);
@@ -68,7 +69,7 @@ static int open_on(struct perf_sampler *s, struct cpu_ring *r, const struct even
 static void retire(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e)
 {
 	struct retired_event retired = {
-		.ring = (size_t)(r - s->rings.data), .id = e->id, .closed_ns = clock_monotonic_ns()};
+		.ring = (size_t)(r - s->rings.data), .id = e->node.key, .closed_ns = clock_monotonic_ns()};
 	int fd = e->fd;
 
 	/* Without room for it, it stays known for good. */

@@ -30,6 +30,7 @@
 #include <sys/resource.h>
 
 #include "base/histogram.h"
+#include "base/table.h"
 #include "base/vec.h"
 #include "os/perf_event.h"
 #include "sample/blocked.h"
@@ -53,10 +54,9 @@
 
 /* One event: one thread (or every thread, in system-wide mode) on one CPU. */
 struct watched_event {
-	struct watched_event *next; /* in its table */
+	struct table_node node; /* its key is the id of the event */
 	int fd;    /* -1: closed, and its last records may still come */
 	pid_t tid; /* -1: all */
-	uint64_t id;
 	bool off_cpu; /* copies stacks of threads that leave their CPU */
 	bool inherit;
 	uint32_t stack_bytes;
@@ -70,12 +70,6 @@ struct watched_event {
 	int64_t debt_ns;     /* what periods were short of the mean, in all */
 };
 
-/* The events on one CPU, by id. */
-struct event_table {
-	struct watched_event **buckets;
-	size_t bucket_count, count;
-};
-
 struct cpu_ring {
 	int cpu;
 	bool copies; /* only of stacks of threads that leave the CPU */
@@ -86,7 +80,7 @@ struct cpu_ring {
 	uint64_t handled_ns;                  /* time of the one before; 0: none yet */
 
 	pthread_mutex_t lock;      /* over what both the drain and the ring's thread use: */
-	struct event_table events; /* that write to it; changed by the drain's thread alone */
+	struct table events;       /* that write to it, by id; changed by the drain's thread alone */
 	VEC(uint64_t) sampled;     /* ids of those that wait for a new period */
 	uint64_t random;
 
@@ -113,7 +107,7 @@ struct retired_event {
 
 /* A thread that is sampled, or was and has left events to others. */
 struct perf_thread {
-	struct perf_thread *next; /* in its table */
+	struct table_node node;
 	pid_t tid;
 	/* The thread whose events count for it (itself, where it has some), 0: not known; and which
 	 * that was before. */
@@ -128,11 +122,6 @@ struct perf_thread {
 	bool unsettled; /* others have copies of its events and do not need them */
 	uint8_t level;  /* of the stack in its last sample */
 	struct stack_size size;
-};
-
-struct thread_table {
-	struct perf_thread **buckets;
-	size_t bucket_count, count;
 };
 
 /* A thread that was attached, and that nothing was asked about yet. */
@@ -169,7 +158,7 @@ struct perf_sampler {
 	bool tracks_known; /* sees the whole machine, and tells of what the session knows */
 	int cgroup_fd; /* borrowed: whose threads "all" are; -1: the machine's */
 	VEC(struct cpu_ring) rings;
-	struct thread_table threads;
+	struct table threads; /* by tid */
 	struct perf_thread everything; /* who has the events that sample all threads */
 	size_t attached;               /* that have events of their own */
 	size_t missed_threads;
@@ -231,22 +220,23 @@ int perf_open_rings(struct perf_sampler *s, struct err *err);
 void perf_close_rings(struct perf_sampler *s); /* with all events */
 
 /* events.c. Events stay where they are until they are removed, which also closes them. */
-struct watched_event *event_table_add(struct event_table *t, const struct watched_event *event);
-struct watched_event *event_table_find(const struct event_table *t, uint64_t id);
-struct watched_event *event_table_next(const struct event_table *t, const struct watched_event *e);
-void event_table_remove(struct event_table *t, struct watched_event *e);
-void event_table_release(struct event_table *t);
+struct watched_event *event_table_add(
+	struct table *t, const struct watched_event *event, uint64_t id);
+struct watched_event *event_table_find(const struct table *t, uint64_t id);
+struct watched_event *event_table_next(const struct table *t, const struct watched_event *e);
+void event_table_remove(struct table *t, struct watched_event *e);
+void event_table_release(struct table *t);
 /* The event of that id, NULL when it is none of ours any more; for the drain's thread. */
 struct watched_event *perf_event_of(struct cpu_ring *r, uint64_t id);
 
 /* threads.c. They stay where they are until they are removed. */
-struct perf_thread *thread_table_find(const struct thread_table *t, pid_t tid);
-struct perf_thread *thread_table_add(struct thread_table *t, pid_t tid); /* NULL: no memory */
-struct perf_thread *thread_table_next(const struct thread_table *t, const struct perf_thread *th);
-void thread_table_remove(struct thread_table *t, struct perf_thread *th);
-void thread_table_release(struct thread_table *t);
+struct perf_thread *thread_table_find(const struct table *t, pid_t tid);
+struct perf_thread *thread_table_add(struct table *t, pid_t tid); /* NULL: no memory */
+struct perf_thread *thread_table_next(const struct table *t, const struct perf_thread *th);
+void thread_table_remove(struct table *t, struct perf_thread *th);
+void thread_table_release(struct table *t);
 void thread_table_set_source(
-	struct thread_table *t, struct perf_thread *th, pid_t source, uint64_t since_ns);
+	struct table *t, struct perf_thread *th, pid_t source, uint64_t since_ns);
 pid_t thread_source_at(const struct perf_thread *th, uint64_t time_ns);
 
 /* open.c. 0 or -errno, with nothing half done. */
