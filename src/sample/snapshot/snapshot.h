@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Processes at one moment: threads, what each is in, and its stack.
+ *
+ * Nothing is stopped, unless the caller asks for it. Processes are added as they are needed, so a
+ * snapshot can follow whoever waits for whom. Nothing here waits without a deadline, whatever state
+ * a thread is in.
+ *
+ * Pointers to processes and threads stay valid until snapshot_free(). Not for two threads at once.
+ */
+#ifndef SONDE_SAMPLE_SNAPSHOT_H
+#define SONDE_SAMPLE_SNAPSHOT_H
+
+#include "sample/live_names.h"
+#include "sample/snapshot/look.h"
+#include "sample/state.h"
+
+struct snapshot;
+
+enum snapshot_method {
+	SNAPSHOT_AUTO, /* /proc, and BPF where that tells more and is permitted */
+	SNAPSHOT_PROC,
+	SNAPSHOT_BPF,
+};
+
+struct snapshot_options {
+	enum snapshot_method method;
+	bool stop_running;   /* threads that run are stopped for some microseconds, for their stack */
+	bool no_running;     /* threads that run get no stack */
+	bool debuginfod;
+};
+
+/* How far what was read of a thread is of one moment. */
+enum snapshot_faith {
+	SNAPSHOT_ASLEEP,  /* it has slept all the while: exact */
+	SNAPSHOT_SAMPLED, /* it runs; the stack, if any, is one of those it had */
+	SNAPSHOT_MOVED,   /* it ran meanwhile: what it waited in is true, the stack is not told */
+	SNAPSHOT_REFUSED, /* not ours to read: name, state and kernel function alone */
+};
+
+struct snapshot_frame {
+	uint32_t id;             /* for snapshot_name() */
+	struct unwind_frame at;
+};
+
+struct snapshot_process;
+
+struct snapshot_thread {
+	struct thread_look look;
+	struct snapshot_process *process;
+	struct off_cpu_reason reason;
+	enum snapshot_faith faith;
+	bool stack_read;         /* snapshot_stack() was here */
+	bool has_stack;
+	enum unwind_end end;     /* of the stack: UNWIND_ROOT where it is whole */
+	struct snapshot_frame *frames; /* leaf first */
+	size_t frame_count;
+	bool moved_since;        /* snapshot_again(): it has run since */
+};
+
+struct snapshot_mapping {
+	uint64_t start, end, offset, inode, device;
+	bool write, exec, shared;
+	const char *path; /* "" for anonymous memory */
+};
+
+struct snapshot_process {
+	pid_t pid;
+	int refused;      /* errno where memory and calls are not ours to read, 0: they are */
+	struct proc_status status;
+	char *command;
+	pid_t reader;     /* the thread by which memory and descriptors are read: the first may have ended */
+	VEC(struct snapshot_thread *) threads; /* ascending by tid */
+	VEC(struct snapshot_mapping) mappings; /* ascending; read when first asked for */
+	bool mappings_read;
+};
+
+int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, struct err *err);
+void snapshot_free(struct snapshot *s);
+
+/*
+ * The process, looked at the first time it is asked for. `pid` may be the id of any of its threads.
+ * -ESRCH: there is none. A process that is not ours to read gives 0 and `refused`.
+ */
+int snapshot_process(struct snapshot *s, pid_t pid, struct snapshot_process **ret, struct err *err);
+
+/* One that snapshot_process() has found; NULL. */
+struct snapshot_process *snapshot_known(struct snapshot *s, pid_t pid);
+size_t snapshot_process_count(const struct snapshot *s);
+struct snapshot_process *snapshot_process_at(const struct snapshot *s, size_t index);
+
+/* A thread of the process, by its id; NULL: it has none such. */
+struct snapshot_thread *snapshot_thread(const struct snapshot_process *p, pid_t tid);
+
+/* The same by the id that the process itself knows the thread by, in its own pid namespace. */
+struct snapshot_thread *snapshot_thread_inside(const struct snapshot_process *p, pid_t inner);
+
+/* Reads and walks the stack of one thread, or of all, where that was not done yet. */
+void snapshot_stack(struct snapshot *s, struct snapshot_thread *t);
+void snapshot_stacks(struct snapshot *s, struct snapshot_process *p);
+
+/* Registers of the thread's frames, as far as they are known, into regs[0 .. limit): the stack is walked
+ * again. How many; 0 where there is no stack, or it is not what it was. */
+size_t snapshot_frame_regs(struct snapshot *s, struct snapshot_thread *t, struct unwind_regs *regs,
+	size_t limit);
+
+/* Memory of the process as it is now; all of it or false. */
+bool snapshot_read(
+	struct snapshot *s, const struct snapshot_process *p, uint64_t addr, void *buf, size_t len);
+
+/* The mapping that holds `addr`; NULL. */
+const struct snapshot_mapping *snapshot_mapping(struct snapshot_process *p, uint64_t addr);
+
+/* The name of a frame; valid until the next call. */
+struct live_name snapshot_name(struct snapshot *s, uint32_t frame);
+
+/* The object file that the frame is in (NULL: none), and the address there. */
+struct elf_file *snapshot_frame_file(struct snapshot *s, uint32_t frame);
+
+/* Looks at all threads again: `moved_since` of each. */
+void snapshot_again(struct snapshot *s);
+
+/* What looking has cost. */
+struct snapshot_cost {
+	const char *method;   /* "proc", "bpf", "proc+bpf", ... */
+	uint64_t pause_ns;    /* for which threads stood still because of us, all of them together */
+	uint64_t longest_ns;  /* the longest of these */
+	uint32_t stops;
+	uint64_t elapsed_ns;
+};
+struct snapshot_cost snapshot_cost(const struct snapshot *s);
+
+#endif
