@@ -103,6 +103,45 @@ int usage_thread(pid_t pid, pid_t tid, struct usage_marks *ret, struct err *err)
 	return thread_ticks(pid, tid, ret, err);
 }
 
+/* "se.exec_start   :   12345.678901" in milliseconds; 0: not there. */
+static uint64_t sched_time(const char *text, const char *key)
+{
+	const char *at = strstr(text, key);
+	uint64_t ms, ns;
+
+	at = at ? strchr(at, ':') : NULL;
+	return at && sscanf(at + 1, "%" SCNu64 ".%6" SCNu64, &ms, &ns) == 2 ? ms * NS_PER_MS + ns : 0;
+}
+
+static uint64_t sched_count(const char *text, const char *key)
+{
+	const char *at = strstr(text, key);
+
+	at = at ? strchr(at, ':') : NULL;
+	return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+int usage_sched(pid_t pid, pid_t tid, struct usage_sched *ret, struct err *err)
+{
+	char text[8192], what[48];
+	uint64_t times;
+	ssize_t n;
+
+	*ret = (struct usage_sched){0};
+	snprintf(what, sizeof(what), "task/%d/schedstat", (int)tid);
+	n = proc_read_small(pid, what, text, sizeof(text));
+	if (n == -ESRCH)
+		return err_set(err, ESRCH, "thread %d is gone", (int)tid);
+	if (n > 0)
+		sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64, &ret->ran_ns, &ret->queued_ns, &times);
+	snprintf(what, sizeof(what), "task/%d/sched", (int)tid);
+	if (proc_read_small(pid, what, text, sizeof(text)) > 0) {
+		ret->last_ns = sched_time(text, "se.exec_start");
+		ret->switches = sched_count(text, "nr_switches");
+	}
+	return 0;
+}
+
 int usage_cpu(pid_t pid, uint64_t *ret_ns, struct err *err)
 {
 	clockid_t clock;

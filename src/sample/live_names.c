@@ -78,6 +78,14 @@ static const char *base_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
+struct elf_file *live_name_file(struct live_names *l, uint32_t frame)
+{
+	struct record_frame f = capture_frame_get(l->session->writer, frame);
+	struct module *m = f.module == CAPTURE_NONE ? NULL : naming_module(l->session, f.module);
+
+	return m ? m->file : NULL;
+}
+
 struct live_name live_name_of(struct live_names *l, uint32_t frame)
 {
 	struct record_frame f = capture_frame_get(l->session->writer, frame);

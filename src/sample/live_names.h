@@ -25,6 +25,9 @@ struct live_name {
 	uint64_t start;              /* without a name: where its function starts, else its address */
 };
 
+/* The object file that a frame is in, borrowed from the session; NULL: none. */
+struct elf_file *live_name_file(struct live_names *l, uint32_t frame);
+
 /* A frame by its id in the recording. */
 struct live_name live_name_of(struct live_names *l, uint32_t frame);
 

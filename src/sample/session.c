@@ -3,6 +3,8 @@
 #include "sample/session_priv.h"
 #include "sample/jit.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +76,17 @@ int session_new(struct capture_writer *w, const struct thread_selection *selecti
 	}
 	*ret = s;
 	return 0;
+}
+
+int session_new_unrecorded(const struct thread_selection *selection, struct capture_writer **ret_writer,
+	struct session **ret, struct err *err)
+{
+	int fd = open("/dev/null", O_WRONLY | O_CLOEXEC), rc;
+
+	if (fd < 0)
+		return err_errno(err, errno, "/dev/null");
+	rc = capture_writer_to_fd(fd, "/dev/null", ret_writer, err);
+	return rc ? rc : session_new(*ret_writer, selection, ret, err);
 }
 
 void session_free(struct session *s)
@@ -435,6 +448,20 @@ bool session_stack(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns,
 size_t session_last_frames(const struct session *s, const uint32_t **ret)
 {
 	*ret = s->frame_ids;
+	return s->walked;
+}
+
+const struct unwind_frame *session_last_walk(const struct session *s)
+{
+	return s->frames;
+}
+
+size_t session_frame_regs(struct session *s, pid_t pid, pid_t tid, const struct raw_stack *raw,
+	struct unwind_regs *regs, size_t limit)
+{
+	struct thread *th = known_thread(s, pid, tid);
+
+	s->walked = th ? session_walk_regs(s, th, raw, regs, limit) : 0;
 	return s->walked;
 }
 

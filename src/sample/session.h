@@ -36,6 +36,11 @@ int session_new(struct capture_writer *w, const struct thread_selection *selecti
 	struct session **ret, struct err *err);
 void session_free(struct session *s);
 
+/* A session whose recording is nobody's, for stacks and names alone. *ret_writer is the caller's, to
+ * abandon after session_free(). */
+int session_new_unrecorded(const struct thread_selection *selection, struct capture_writer **ret_writer,
+	struct session **ret, struct err *err);
+
 /* A process that was running before the session: reads its mappings, threads and names. Call after
  * the sampler watches it. -ESRCH when it is gone. */
 int session_adopt(struct session *s, pid_t pid, struct err *err);
@@ -90,6 +95,14 @@ bool session_stack(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns,
 /* The user frames of the stack that was stored last, leaf first, by their ids in the recording. Valid
  * until the next one. */
 size_t session_last_frames(const struct session *s, const uint32_t **ret);
+
+/* The same frames as they were found. */
+const struct unwind_frame *session_last_walk(const struct session *s);
+
+/* Walks a stack for the registers of its frames, as in struct unwind_target; nothing is stored. How many
+ * frames there are, of which the last walk tells all. */
+size_t session_frame_regs(struct session *s, pid_t pid, pid_t tid, const struct raw_stack *raw,
+	struct unwind_regs *regs, size_t limit);
 
 /* A thread was off the CPU; fields as in struct record_off_cpu. In order of `start_ns +
  * duration_ns`; not necessarily in order with samples. */

@@ -50,6 +50,10 @@ void session_tell_mapping(struct session *s, const struct process *p, struct spa
 void session_store_stack(struct session *s, const struct thread *th, const struct raw_stack *raw,
 	struct stored_stack *ret);
 
+/* stack.c: unwinds alone, and tells the registers of the first `limit` frames. */
+size_t session_walk_regs(struct session *s, const struct thread *th, const struct raw_stack *raw,
+	struct unwind_regs *regs, size_t limit);
+
 /* rolling.c: begins a new segment of the window when that is due. */
 void session_roll(struct session *s, uint64_t now_ns);
 

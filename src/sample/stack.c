@@ -144,8 +144,9 @@ static uint32_t push_user(struct session *s, const struct process *p,
 	return parent;
 }
 
-static size_t walk(struct session *s, const struct thread *th, const struct raw_stack *raw,
-	enum unwind_end *ret_end)
+/* `regs` may be NULL: nobody wants those of the frames. */
+static size_t walk_for(struct session *s, const struct thread *th, const struct raw_stack *raw,
+	struct unwind_regs *regs, size_t regs_limit, enum unwind_end *ret_end)
 {
 	struct walk_ctx ctx = {s, th->process, th->tid, raw, 0};
 	size_t count;
@@ -158,6 +159,8 @@ static size_t walk(struct session *s, const struct thread *th, const struct raw_
 		.read_tail = read_tail,
 		.address_mask = proc_address_mask(),
 		.stack_end = th->process->stack_end,
+		.frame_regs = regs,
+		.frame_regs_limit = regs_limit,
 	};
 
 #if defined(__aarch64__)
@@ -170,6 +173,20 @@ static size_t walk(struct session *s, const struct thread *th, const struct raw_
 		s->unwinder, &target, &raw->regs, &raw->dump, s->frames, FRAME_LIMIT, ret_end);
 	s->other_stack = ctx.other;
 	return count;
+}
+
+static size_t walk(struct session *s, const struct thread *th, const struct raw_stack *raw,
+	enum unwind_end *ret_end)
+{
+	return walk_for(s, th, raw, NULL, 0, ret_end);
+}
+
+size_t session_walk_regs(struct session *s, const struct thread *th, const struct raw_stack *raw,
+	struct unwind_regs *regs, size_t limit)
+{
+	enum unwind_end end;
+
+	return raw->has_regs ? walk_for(s, th, raw, regs, limit, &end) : 0;
 }
 
 /* Bytes of the stack that the walk went through: what a dump would have had to hold. */

@@ -148,6 +148,10 @@ struct unwind_target {
 	uint64_t address_mask;
 	/* The highest address of the thread's first stack (top of the argument block), 0: not known. */
 	uint64_t stack_end;
+	/* Registers as they are in each frame, for whoever wants to read variables: room for those of
+	 * the first frame_regs_limit frames, NULL: not wanted. Those that are not known there have no bit. */
+	struct unwind_regs *frame_regs;
+	size_t frame_regs_limit;
 };
 
 /* The part of the stack that was copied at the time of the sample: `size` bytes at `start`. */

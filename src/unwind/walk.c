@@ -71,6 +71,8 @@ static int accept(struct walk *w, struct step *s)
 static void push_frame(
 	struct walk *w, uint64_t pc, uint64_t slot, uint8_t how, uint8_t source, bool is_return)
 {
+	if (w->target->frame_regs && w->count < w->target->frame_regs_limit)
+		w->target->frame_regs[w->count] = w->regs;
 	w->frames[w->count++] = (struct unwind_frame){
 		.pc = pc,
 		.vaddr = pc - w->at.bias,

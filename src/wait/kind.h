@@ -67,7 +67,7 @@ struct wait {
 	enum wait_grade grade;   /* of what is said about the object */
 	char object[96];         /* two threads with the same text wait for the same thing: "futex 812:0x7f..",
 				    "pipe:[1234]"; "" where there is no such thing */
-	char what[160];          /* for a person: "a pthread mutex", "to read from a pipe" */
+	char what[160];          /* for a person, behind the word "waits": "for a mutex", "to read from a pipe" */
 	char detail[192];        /* more, where there is: "64 KiB in it, full"; "" */
 	uint64_t address;        /* of the object in the process's memory, so that it can be named; 0 */
 	pid_t trouble_tid;       /* of the trouble: who it was */

@@ -165,16 +165,11 @@ static int open_output(struct recording *r, struct err *err)
 	return 0;
 }
 
-/* A session has a recording; this one's is nobody's. */
 static int open_session(struct recording *r, struct err *err)
 {
 	struct naming_options naming = {.debuginfod = r->args->debuginfod};
-	int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	int rc = fd < 0 ? err_errno(err, errno, "/dev/null")
-			: capture_writer_to_fd(fd, "/dev/null", &r->writer, err);
+	int rc = session_new_unrecorded(&r->selection, &r->writer, &r->session, err);
 
-	if (!rc)
-		rc = session_new(r->writer, &r->selection, &r->session, err);
 	if (rc)
 		return rc;
 	r->on_signal.names = live_names_new(r->session, &naming);

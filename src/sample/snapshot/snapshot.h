@@ -17,6 +17,9 @@
 
 struct snapshot;
 
+/* Of a stack, copied at once; what lies beyond is read when the walk gets there. */
+#define SNAPSHOT_STACK_BYTES 16384u
+
 enum snapshot_method {
 	SNAPSHOT_AUTO, /* /proc, and BPF where that tells more and is permitted */
 	SNAPSHOT_PROC,
@@ -51,11 +54,14 @@ struct snapshot_thread {
 	struct off_cpu_reason reason;
 	enum snapshot_faith faith;
 	bool stack_read;         /* snapshot_stack() was here */
+	bool again;              /* its own: the stack is to be tried again */
 	bool has_stack;
 	enum unwind_end end;     /* of the stack: UNWIND_ROOT where it is whole */
 	struct snapshot_frame *frames; /* leaf first */
 	size_t frame_count;
-	bool moved_since;        /* snapshot_again(): it has run since */
+	/* snapshot_again(): */
+	bool seen_again, moved_since; /* it is still there; it has run since, or is gone */
+	struct thread_look later;     /* what it was in then */
 };
 
 struct snapshot_mapping {
@@ -72,7 +78,7 @@ struct snapshot_process {
 	pid_t reader;     /* the thread by which memory and descriptors are read: the first may have ended */
 	VEC(struct snapshot_thread *) threads; /* ascending by tid */
 	VEC(struct snapshot_mapping) mappings; /* ascending; read when first asked for */
-	bool mappings_read;
+	bool mappings_read, stacks_read;
 };
 
 int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, struct err *err);

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Looking by /proc alone: six small files a thread. */
+#include "sample/snapshot/look.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/usage.h"
+
+/* A process may start threads faster than they are listed; what is new in the last list is new. */
+#define MOST_LISTINGS 3
+
+static int proc_open(struct look **ret, struct err *err)
+{
+	struct look *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return err_nomem(err);
+	l->ops = &look_proc;
+	*ret = l;
+	return 0;
+}
+
+static void proc_free(struct look *l)
+{
+	free(l);
+}
+
+/* sp and pc are all that /proc tells of registers. */
+static void take_regs(struct thread_look *t)
+{
+#if defined(__aarch64__)
+	enum { SP = UNWIND_A64_SP, PC = UNWIND_A64_PC };
+#else
+	enum { SP = UNWIND_X86_RSP, PC = UNWIND_X86_PC };
+#endif
+	if (!t->wait.blocked)
+		return;
+	t->regs.value[SP] = t->wait.sp;
+	t->regs.value[PC] = t->wait.pc;
+	t->regs.known = 1ULL << SP | 1ULL << PC;
+	/* 32-bit code has none of its addresses up there, and 64-bit code its stack nowhere below. */
+	t->compat = t->wait.sp && t->wait.sp >> 32 == 0 && t->wait.pc >> 32 == 0;
+}
+
+/* `now_ns` is our own last_ns: the scheduler's clock as of this moment, or nearly. */
+static void take_sched(struct thread_look *t, uint64_t now_ns)
+{
+	struct usage_sched sched;
+
+	t->ran_ns = t->queued_ns = t->idle_ns = LOOK_UNKNOWN;
+	if (usage_sched(t->pid, t->tid, &sched, NULL))
+		return;
+	t->ran_ns = sched.ran_ns;
+	t->queued_ns = sched.queued_ns;
+	if (sched.last_ns && now_ns)
+		t->idle_ns = sched.last_ns < now_ns ? now_ns - sched.last_ns : 0;
+	if (sched.switches)
+		t->switches = sched.switches;
+	else
+		thread_switches(t->pid, t->tid, &t->switches, NULL);
+}
+
+/* *ret_refused: what is not ours to read of this thread, -errno. */
+static int look_at(pid_t pid, pid_t tid, uint64_t now_ns, struct thread_look *t, int *ret_refused)
+{
+	int rc;
+
+	*t = (struct thread_look){.pid = pid, .tid = tid};
+	/* First the count: what is read after it and still belongs to it is of one sleep. */
+	take_sched(t, now_ns);
+	rc = thread_wait_read(pid, tid, &t->wait, NULL);
+	if (rc == -ESRCH || proc_thread_name(pid, tid, t->name, sizeof(t->name), NULL))
+		return -ESRCH;
+	if (rc)
+		*ret_refused = rc;
+	take_regs(t);
+	return 0;
+}
+
+static int look_at_all(pid_t pid, struct thread_looks *ret, struct err *err)
+{
+	struct usage_sched own = {0};
+	struct pid_vec tids = {0};
+	size_t seen = 0;
+	int refused = 0, rc = 0;
+
+	for (int i = 0; i < MOST_LISTINGS && !rc; i++) {
+		rc = proc_threads(pid, &tids, err);
+		if (rc || (i && tids.len <= seen))
+			break;
+		seen = tids.len;
+		ret->len = 0;
+		usage_sched(getpid(), gettid(), &own, NULL);
+		vec_each(&tids, tid) {
+			struct thread_look t;
+
+			if (look_at(pid, *tid, own.last_ns, &t, &refused))
+				continue;
+			if (vec_push(ret, t))
+				rc = err_nomem(err);
+		}
+	}
+	vec_release(&tids);
+	if (!rc && refused)
+		rc = err_errno(err, -refused, "threads of process %d", (int)pid);
+	return rc;
+}
+
+static int proc_read(struct look *l, pid_t pid, pid_t tid, struct thread_looks *ret, struct err *err)
+{
+	struct usage_sched own = {0};
+	struct thread_look t;
+	int refused = 0;
+
+	ret->len = 0;
+	if (!tid)
+		return look_at_all(pid, ret, err);
+	usage_sched(getpid(), gettid(), &own, NULL);
+	if (look_at(pid, tid, own.last_ns, &t, &refused))
+		return err_set(err, ESRCH, "process %d has no thread %d", (int)pid, (int)tid);
+	if (vec_push(ret, t))
+		return err_nomem(err);
+	return refused ? err_errno(err, -refused, "thread %d", (int)tid) : 0;
+}
+
+const struct look_ops look_proc = {
+	.name = "proc",
+	.open = proc_open,
+	.free = proc_free,
+	.read = proc_read,
+};

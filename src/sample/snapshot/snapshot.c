@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which processes there are in a snapshot, and what their threads are in. */
+#include "sample/snapshot/snapshot_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "os/usage.h"
+
+/* Above this many threads reading /proc takes longer than loading a BPF program. */
+#define MANY_THREADS 400u
+
+/* ---- life ---- */
+
+int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, struct err *err)
+{
+	struct naming_options naming = {.debuginfod = options->debuginfod};
+	struct snapshot *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return err_nomem(err);
+	s->options = *options;
+	s->began_ns = clock_monotonic_ns();
+	s->bytes = malloc(SNAPSHOT_STACK_BYTES);
+	rc = s->bytes ? look_proc.open(&s->proc, err) : err_nomem(err);
+	if (!rc && options->method == SNAPSHOT_BPF)
+		rc = look_bpf.open(&s->bpf, err);
+	if (!rc)
+		rc = session_new_unrecorded(&s->all_threads, &s->writer, &s->session, err);
+	if (!rc) {
+		session_maps_untold(s->session);
+		s->names = live_names_new(s->session, &naming);
+		rc = s->names ? 0 : err_nomem(err);
+	}
+	if (rc)
+		snapshot_free(s);
+	else
+		*ret = s;
+	return rc;
+}
+
+static void free_process(struct snapshot_process *p)
+{
+	vec_each(&p->threads, t) {
+		free((*t)->frames);
+		free(*t);
+	}
+	vec_release(&p->threads);
+	vec_each(&p->mappings, m)
+		free((char *)m->path);
+	vec_release(&p->mappings);
+	free(p->command);
+	free(p);
+}
+
+void snapshot_free(struct snapshot *s)
+{
+	if (!s)
+		return;
+	vec_each(&s->processes, p)
+		free_process(*p);
+	vec_release(&s->processes);
+	vec_release(&s->looks);
+	live_names_free(s->names);
+	session_free(s->session);
+	if (s->writer)
+		capture_writer_abandon(s->writer);
+	if (s->bpf)
+		s->bpf->ops->free(s->bpf);
+	if (s->proc)
+		s->proc->ops->free(s->proc);
+	free(s->bytes);
+	free(s);
+}
+
+/* ---- looking ---- */
+
+/* Whether BPF is at hand, loaded the first time; where it is refused, /proc it is. */
+static bool have_bpf(struct snapshot *s)
+{
+	if (!s->bpf && !s->bpf_refused && s->options.method == SNAPSHOT_AUTO)
+		s->bpf_refused = look_bpf.open(&s->bpf, &s->bpf_error);
+	return s->bpf;
+}
+
+static int look_by(struct snapshot *s, struct look *look, pid_t pid, pid_t tid, struct err *err)
+{
+	*(look == s->bpf ? &s->used_bpf : &s->used_proc) = true;
+	return look->ops->read(look, pid, tid, &s->looks, err);
+}
+
+int snapshot_look(struct snapshot *s, pid_t pid, pid_t tid, struct err *err)
+{
+	if (s->options.method != SNAPSHOT_BPF && (tid || !s->prefer_bpf))
+		return look_by(s, s->proc, pid, tid, err);
+	return look_by(s, s->bpf, pid, tid, err);
+}
+
+int snapshot_look_bpf(struct snapshot *s, pid_t pid, pid_t tid, struct err *err)
+{
+	if (have_bpf(s))
+		return look_by(s, s->bpf, pid, tid, err);
+	return s->bpf_refused ? s->bpf_refused : err_set(err, EPERM, "BPF is not to be used");
+}
+
+const struct thread_look *snapshot_looked(const struct snapshot *s, pid_t tid)
+{
+	vec_each(&s->looks, l)
+		if (l->tid == tid)
+			return l;
+	return NULL;
+}
+
+void snapshot_take_look(struct snapshot_thread *t, const struct thread_look *look)
+{
+	t->look = *look;
+	t->reason = state_of_wait(&look->wait);
+	if (t->process->refused)
+		t->faith = SNAPSHOT_REFUSED;
+	else if (look->wait.blocked)
+		t->faith = SNAPSHOT_ASLEEP;
+	else
+		t->faith = strchr("SD", look->wait.state) ? SNAPSHOT_MOVED : SNAPSHOT_SAMPLED;
+}
+
+static int add_thread(struct snapshot_process *p, const struct thread_look *look)
+{
+	struct snapshot_thread *t = calloc(1, sizeof(*t));
+
+	if (!t || vec_push(&p->threads, t)) {
+		free(t);
+		return -ENOMEM;
+	}
+	t->process = p;
+	snapshot_take_look(t, look);
+	return 0;
+}
+
+static int look_at_process(struct snapshot *s, struct snapshot_process *p, struct err *err)
+{
+	uint64_t threads = 0;
+	int rc;
+
+	usage_thread_count(p->pid, &threads, NULL);
+	s->prefer_bpf = threads > MANY_THREADS && have_bpf(s);
+	rc = snapshot_look(s, p->pid, 0, err);
+	if (rc == -EPERM || rc == -EACCES) {
+		p->refused = -rc;
+		rc = 0;
+	}
+	vec_each(&s->looks, l)
+		if (!rc && add_thread(p, l))
+			rc = err_nomem(err);
+	return rc;
+}
+
+static int add_process(
+	struct snapshot *s, const struct proc_status *status, struct snapshot_process **ret, struct err *err)
+{
+	struct snapshot_process *p = calloc(1, sizeof(*p));
+	char command[4096];
+	int rc;
+
+	if (!p)
+		return err_nomem(err);
+	p->pid = status->tgid;
+	p->status = *status;
+	p->reader = status->state == 'Z' ? proc_surviving_thread(p->pid) : p->pid;
+	if (!proc_command_line(p->pid, command, sizeof(command), NULL))
+		p->command = strdup(command);
+	rc = look_at_process(s, p, err);
+	if (!rc && vec_push(&s->processes, p))
+		rc = err_nomem(err);
+	if (rc) {
+		free_process(p);
+		return rc;
+	}
+	*ret = p;
+	return 0;
+}
+
+int snapshot_process(struct snapshot *s, pid_t pid, struct snapshot_process **ret, struct err *err)
+{
+	struct snapshot_process *known = snapshot_known(s, pid);
+	struct proc_status status;
+	int rc;
+
+	if (known) {
+		*ret = known;
+		return 0;
+	}
+	rc = proc_status_read(pid, &status, err);
+	if (rc)
+		return rc;
+	known = snapshot_known(s, status.tgid);
+	if (!known)
+		return add_process(s, &status, ret, err);
+	*ret = known;
+	return 0;
+}
+
+struct snapshot_process *snapshot_known(struct snapshot *s, pid_t pid)
+{
+	vec_each(&s->processes, p)
+		if ((*p)->pid == pid)
+			return *p;
+	return NULL;
+}
+
+size_t snapshot_process_count(const struct snapshot *s)
+{
+	return s->processes.len;
+}
+
+struct snapshot_process *snapshot_process_at(const struct snapshot *s, size_t index)
+{
+	return s->processes.data[index];
+}
+
+struct snapshot_thread *snapshot_thread(const struct snapshot_process *p, pid_t tid)
+{
+	size_t low = 0, high = p->threads.len;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (p->threads.data[middle]->look.tid < tid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < p->threads.len && p->threads.data[low]->look.tid == tid ? p->threads.data[low]
+									     : NULL;
+}
+
+struct snapshot_thread *snapshot_thread_inside(const struct snapshot_process *p, pid_t inner)
+{
+	struct proc_status status;
+
+	if (p->status.ns_pid == p->pid)
+		return snapshot_thread(p, inner);
+	vec_each(&p->threads, t)
+		if (!proc_status_read((*t)->look.tid, &status, NULL) && status.ns_pid == inner)
+			return *t;
+	return NULL;
+}
+
+/* ---- what is asked of processes ---- */
+
+bool snapshot_read(
+	struct snapshot *s, const struct snapshot_process *p, uint64_t addr, void *buf, size_t len)
+{
+	return !p->refused && proc_read_memory(p->reader, addr, buf, len);
+}
+
+static int add_mapping(void *ctx, const struct proc_mapping *m)
+{
+	struct snapshot_process *p = ctx;
+	struct snapshot_mapping mapping = {
+		.start = m->start,
+		.end = m->end,
+		.offset = m->offset,
+		.inode = m->inode,
+		.device = m->device,
+		.write = m->write,
+		.exec = m->exec,
+		.shared = m->shared,
+		.path = strdup(m->path),
+	};
+
+	if (!mapping.path || vec_push(&p->mappings, mapping)) {
+		free((char *)mapping.path);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+const struct snapshot_mapping *snapshot_mapping(struct snapshot_process *p, uint64_t addr)
+{
+	size_t low = 0, high;
+
+	if (!p->mappings_read) {
+		p->mappings_read = true;
+		proc_each_mapping(p->pid, add_mapping, p, NULL);
+	}
+	high = p->mappings.len;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (p->mappings.data[middle].end <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < p->mappings.len && p->mappings.data[low].start <= addr ? &p->mappings.data[low]
+									    : NULL;
+}
+
+struct live_name snapshot_name(struct snapshot *s, uint32_t frame)
+{
+	return live_name_of(s->names, frame);
+}
+
+struct elf_file *snapshot_frame_file(struct snapshot *s, uint32_t frame)
+{
+	return live_name_file(s->names, frame);
+}
+
+/* ---- again ---- */
+
+static void compare(struct snapshot_thread *t, const struct thread_look *now)
+{
+	t->moved_since = !now || !look_same(&t->look, now);
+	if (!now)
+		return;
+	t->later = *now;
+	t->seen_again = true;
+}
+
+void snapshot_again(struct snapshot *s)
+{
+	vec_each(&s->processes, it) {
+		struct snapshot_process *p = *it;
+		size_t at = 0;
+		int rc = snapshot_look(s, p->pid, 0, NULL);
+
+		if (rc && rc != -EPERM && rc != -EACCES)
+			s->looks.len = 0;
+		vec_each(&p->threads, t) {
+			/* Both are ascending. */
+			while (at < s->looks.len && s->looks.data[at].tid < (*t)->look.tid)
+				at++;
+			compare(*t, at < s->looks.len && s->looks.data[at].tid == (*t)->look.tid
+					? &s->looks.data[at]
+					: NULL);
+		}
+	}
+}
+
+struct snapshot_cost snapshot_cost(const struct snapshot *s)
+{
+	struct snapshot_cost cost = s->cost;
+	static const char *const methods[2][2][3] = {
+		/* without BPF, with it; without /proc, with it */
+		{{"none", "perf", "stop"}, {"proc", "proc+perf", "proc+stop"}},
+		{{"bpf", "bpf+perf", "bpf+stop"}, {"proc+bpf", "proc+bpf+perf", "proc+bpf+stop"}},
+	};
+
+	cost.method = methods[s->used_bpf][s->used_proc][s->used_stop ? 2 : s->used_perf];
+	cost.elapsed_ns = clock_monotonic_ns() - s->began_ns;
+	return cost;
+}

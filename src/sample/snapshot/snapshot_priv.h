@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What snapshot.c (processes and looks) and stacks.c share. */
+#ifndef SONDE_SAMPLE_SNAPSHOT_PRIV_H
+#define SONDE_SAMPLE_SNAPSHOT_PRIV_H
+
+#include "sample/snapshot/snapshot.h"
+
+struct snapshot {
+	struct snapshot_options options;
+	uint64_t began_ns;
+	struct look *proc, *bpf; /* bpf: NULL until it is needed, and where it is refused */
+	int bpf_refused;         /* -errno, 0: it was not */
+	struct err bpf_error;
+	bool prefer_bpf;         /* for looks at whole processes: there are many threads */
+	struct thread_looks looks; /* of the last look */
+	struct thread_selection all_threads;
+	struct capture_writer *writer;
+	struct session *session;
+	struct live_names *names;
+	VEC(struct snapshot_process *) processes;
+	uint8_t *bytes;          /* a copy of a stack */
+	struct snapshot_cost cost;
+	bool used_proc, used_bpf, used_perf, used_stop;
+};
+
+/* Looks at all threads of a process (tid 0), or at one; into s->looks. As look_ops.read. */
+int snapshot_look(struct snapshot *s, pid_t pid, pid_t tid, struct err *err);
+
+/* The same by BPF, which is loaded if need be. -errno where it is refused. */
+int snapshot_look_bpf(struct snapshot *s, pid_t pid, pid_t tid, struct err *err);
+
+/* The thread in the last look; NULL. */
+const struct thread_look *snapshot_looked(const struct snapshot *s, pid_t tid);
+
+/* What the thread is from now on. */
+void snapshot_take_look(struct snapshot_thread *t, const struct thread_look *look);
+
+#endif

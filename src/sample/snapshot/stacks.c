@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Stacks, in three steps for a whole process or for one of its threads:
+ *
+ *	look        what each thread is in, and its registers     (look.h)
+ *	read, walk  the stacks of those that sleep                (sample/session.h)
+ *	look again  who has slept all the while: those are exact
+ *
+ * /proc is enough for most of them. Code that keeps frame pointers needs them, and they are not in /proc:
+ * where a stack does not reach its root, all registers are asked of BPF, which takes a while to load
+ * and so is not loaded for nothing.
+ */
+#include "sample/snapshot/snapshot_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/clock.h"
+
+/* A thread that runs now and then may be asleep the next time. */
+#define TRIES 3
+
+/* The kernel gives memory by thread as well, also when the first thread of the process has ended. */
+static struct raw_stack copy_stack(struct snapshot *s, const struct thread_look *look)
+{
+	struct raw_stack raw = {.regs = look->regs};
+	struct iovec local = {s->bytes, SNAPSHOT_STACK_BYTES};
+	struct iovec remote = {(void *)(uintptr_t)look->wait.sp, SNAPSHOT_STACK_BYTES};
+	ssize_t got = look->compat || !look->regs.known
+		? -1
+		: process_vm_readv(look->tid, &local, 1, &remote, 1, 0);
+
+	if (got >= (ssize_t)sizeof(uint64_t)) {
+		raw.has_regs = true;
+		raw.dump = (struct unwind_dump){look->wait.sp, s->bytes, (size_t)got};
+	}
+	return raw;
+}
+
+/* The stack that the session has walked last becomes the thread's. */
+static void take_frames(struct snapshot *s, struct snapshot_thread *t, enum unwind_end end)
+{
+	const struct unwind_frame *walked = session_last_walk(s->session);
+	const uint32_t *ids;
+	size_t count = session_last_frames(s->session, &ids);
+	struct snapshot_frame *frames = calloc(count ? count : 1, sizeof(*frames));
+
+	if (!frames)
+		return;
+	for (size_t i = 0; i < count; i++)
+		frames[i] = (struct snapshot_frame){ids[i], walked[i]};
+	free(t->frames);
+	t->frames = frames;
+	t->frame_count = count;
+	t->end = end;
+	t->has_stack = count > 0;
+}
+
+static void walk(struct snapshot *s, struct snapshot_thread *t, const struct raw_stack *raw)
+{
+	struct stored_stack stack;
+
+	if (raw->has_regs && session_stack(s->session, t->process->pid, t->look.tid,
+				     clock_monotonic_ns(), raw, &stack))
+		take_frames(s, t, stack.end);
+}
+
+static void walk_sleeper(struct snapshot *s, struct snapshot_thread *t)
+{
+	struct raw_stack raw;
+
+	t->stack_read = true;
+	if (t->faith != SNAPSHOT_ASLEEP)
+		return;
+	raw = copy_stack(s, &t->look);
+	walk(s, t, &raw);
+}
+
+static void forget_stack(struct snapshot_thread *t)
+{
+	t->has_stack = false;
+	t->frame_count = 0;
+}
+
+/* ---- exact or not ---- */
+
+/* Compares threads (`only`, or all) with what was just looked at: one that has moved is as it is now, and
+ * its stack is not known. How many have. */
+static size_t recheck(struct snapshot *s, struct snapshot_process *p, const struct snapshot_thread *only)
+{
+	size_t at = 0, moved = 0;
+
+	vec_each(&p->threads, it) {
+		struct snapshot_thread *t = *it;
+
+		t->again = false;
+		if ((only && t != only) || t->faith != SNAPSHOT_ASLEEP || !t->stack_read)
+			continue;
+		/* Both are ascending. */
+		while (at < s->looks.len && s->looks.data[at].tid < t->look.tid)
+			at++;
+		if (at == s->looks.len || s->looks.data[at].tid != t->look.tid) {
+			forget_stack(t); /* it has ended */
+			t->faith = SNAPSHOT_MOVED;
+		} else if (!look_same(&t->look, &s->looks.data[at])) {
+			forget_stack(t);
+			snapshot_take_look(t, &s->looks.data[at]);
+			t->again = true;
+			moved++;
+		}
+	}
+	return moved;
+}
+
+static void stack_of_one(struct snapshot *s, struct snapshot_thread *t)
+{
+	for (int i = 0; i < TRIES; i++) {
+		walk_sleeper(s, t);
+		if (t->faith != SNAPSHOT_ASLEEP)
+			return;
+		if (snapshot_look(s, t->process->pid, t->look.tid, NULL))
+			s->looks.len = 0;
+		if (!recheck(s, t->process, t))
+			return;
+	}
+	if (t->faith == SNAPSHOT_ASLEEP)
+		t->faith = SNAPSHOT_MOVED;
+}
+
+/* All sleepers, and one look again for all of them. Those that have moved are tried alone. */
+static void stack_of_all(struct snapshot *s, struct snapshot_process *p)
+{
+	vec_each(&p->threads, t)
+		if (!(*t)->stack_read)
+			walk_sleeper(s, *t);
+	if (snapshot_look(s, p->pid, 0, NULL))
+		s->looks.len = 0;
+	if (!recheck(s, p, NULL))
+		return;
+	vec_each(&p->threads, t)
+		if ((*t)->again)
+			stack_of_one(s, *t);
+}
+
+/* ---- with all registers ---- */
+
+static bool wants_registers(const struct snapshot_thread *t)
+{
+	return t->faith == SNAPSHOT_ASLEEP && !t->look.compat && t->end != UNWIND_ROOT &&
+		__builtin_popcountll(t->look.regs.known) <= 2;
+}
+
+/* False: nothing came of it. */
+static bool walk_with(struct snapshot *s, struct snapshot_thread *t, const struct thread_look *now)
+{
+	if (!now || !look_same(&t->look, now))
+		return false;
+	t->look.regs = now->regs;
+	t->look.kernel_lock = now->kernel_lock;
+	t->look.kernel_holder = now->kernel_holder;
+	walk_sleeper(s, t);
+	return true;
+}
+
+static void complete(struct snapshot *s, struct snapshot_process *p, struct snapshot_thread *only)
+{
+	pid_t tid = only ? only->look.tid : 0;
+	size_t wanting = 0, walked = 0;
+
+	vec_each(&p->threads, t)
+		wanting += (!only || *t == only) && wants_registers(*t);
+	if (!wanting || s->options.method != SNAPSHOT_AUTO || snapshot_look_bpf(s, p->pid, tid, NULL))
+		return;
+	vec_each(&p->threads, t)
+		if ((!only || *t == only) && wants_registers(*t))
+			walked += walk_with(s, *t, snapshot_looked(s, (*t)->look.tid));
+	if (!walked)
+		return;
+	if (snapshot_look_bpf(s, p->pid, tid, NULL))
+		s->looks.len = 0;
+	recheck(s, p, only);
+}
+
+void snapshot_stack(struct snapshot *s, struct snapshot_thread *t)
+{
+	if (t->stack_read)
+		return;
+	stack_of_one(s, t);
+	complete(s, t->process, t);
+}
+
+void snapshot_stacks(struct snapshot *s, struct snapshot_process *p)
+{
+	if (p->stacks_read)
+		return;
+	p->stacks_read = true;
+	stack_of_all(s, p);
+	complete(s, p, NULL);
+}
+
+size_t snapshot_frame_regs(struct snapshot *s, struct snapshot_thread *t, struct unwind_regs *regs,
+	size_t limit)
+{
+	struct raw_stack raw;
+	size_t count;
+
+	if (!t->has_stack || t->faith != SNAPSHOT_ASLEEP)
+		return 0;
+	raw = copy_stack(s, &t->look);
+	count = session_frame_regs(s->session, t->process->pid, t->look.tid, &raw, regs, limit);
+	if (count != t->frame_count)
+		return 0;
+	for (size_t i = 0; i < count; i++)
+		if (session_last_walk(s->session)[i].pc != t->frames[i].at.pc)
+			return 0;
+	return count < limit ? count : limit;
+}
