@@ -26,12 +26,65 @@ struct mm_struct {
 	unsigned long start_stack;
 };
 
+struct rq {
+	uint64_t clock, clock_task; /* ns; the second stands still during interrupts and stolen time */
+};
+
 struct cfs_rq {
+	struct rq *rq;
 	int throttle_count;
 };
 
 struct sched_entity {
 	struct cfs_rq *cfs_rq;
+	uint64_t exec_start, sum_exec_runtime;
+	unsigned char sched_delayed; /* since 6.12: asleep, and still in the run queue */
+};
+
+struct sched_info {
+	unsigned long long run_delay;
+};
+
+struct pid_namespace;
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1]; /* level + 1 */
+};
+
+/* atomic_long_t */
+struct atomic_word {
+	long counter;
+};
+
+struct mutex {
+	struct atomic_word owner; /* a task, and flags in the three lowest bits; not with PREEMPT_RT */
+};
+
+struct rw_semaphore {
+	struct atomic_word owner;
+};
+
+struct semaphore {
+	unsigned long last_holder; /* since 6.16, where hung tasks are told with what blocks them */
+};
+
+/* struct rt_mutex before 5.15 */
+struct rt_mutex_base {
+	struct task_struct *owner; /* flag in the lowest bit */
+};
+
+struct rt_mutex {
+	struct task_struct *owner;
+};
+
+struct rt_mutex_waiter {
+	void *lock;
 };
 
 #if defined(__TARGET_ARCH_x86)
@@ -60,6 +113,7 @@ struct thread_struct {
 };
 
 struct pt_regs {
+	uint64_t orig_x0; /* the first argument of a call */
 	int syscallno;
 };
 #endif
@@ -73,11 +127,19 @@ struct task_struct {
 	unsigned int flags;
 	unsigned long jobctl;
 	unsigned int on_cpu; /* a byte since 7.2; only unsigned numbers may differ in size */
+	unsigned int on_rq;
 	unsigned int exit_state;
 	unsigned int pid, tgid;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	unsigned long nvcsw, nivcsw;
+	struct sched_info sched_info;
 	char comm[16];
 	unsigned int __state; /* since 5.14 */
 	bool throttled;       /* since 6.18; before, cfs_rq.throttle_count says it */
+	struct mutex *blocked_on;  /* since 6.18; before, only where mutexes are debugged, and another type */
+	unsigned long blocker;     /* since 6.15: a lock, and its type in the two lowest bits */
+	struct rt_mutex_waiter *pi_blocked_on;
 };
 
 struct task_struct___long_state {
@@ -86,6 +148,7 @@ struct task_struct___long_state {
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
+	uint64_t seq_num;
 };
 
 struct bpf_iter__task {
@@ -101,6 +164,11 @@ struct bpf_iter__task {
 #define TASK_TRACED 0x8
 #define TASK_WAKING 0x200
 #define TASK_FROZEN 0x8000      /* since 6.1 */
+#define BLOCKER_TYPE 3ul        /* include/linux/hung_task.h, since 6.15 */
+#define BLOCKER_TYPE_MUTEX 0ul
+#define BLOCKER_TYPE_SEM 1ul    /* others: rw_semaphore */
+#define LOCK_OWNER_FLAGS 7ul    /* in the owner word of mutex and rw_semaphore */
+#define RWSEM_READER_OWNED 1ul  /* the owner word names the last who came to read */
 #define PF_IO_WORKER 0x10       /* since 5.12 */
 #define PF_USER_WORKER 0x4000   /* since 6.4 */
 #define PF_EXITING 0x4

@@ -16,7 +16,8 @@
  * Written for every kernel since 5.10 with type information: no atomics that return a value, no helper
  * that is newer without a way around it.
  */
-#include "kernel_types.h"
+#include "task.h"
+
 #include "off_cpu.h"
 
 #define EARLY_WAKE_NS 50000u /* between a waker's look and the sleeper's leave(), on two CPUs */
@@ -27,7 +28,6 @@ char LICENSE[] SEC("license") = "GPL"; /* helpers that read other memory ask for
 
 /* Set before loading. */
 const volatile uint64_t keep_ns = 1000000, mark_ns = 0, copy_spacing_ns = 50000;
-const volatile uint32_t thread_bytes = 16384; /* of a kernel stack */
 
 /* Written by user space while it runs. */
 uint32_t scope = OFF_CPU_PROCESSES;
@@ -115,50 +115,7 @@ struct {
 
 /* ---- the kernel ---- */
 
-static __always_inline uint32_t state_of(struct task_struct *task)
-{
-	if (bpf_core_field_exists(task->__state))
-		return task->__state;
-	return (uint32_t)((struct task_struct___long_state *)task)->state;
-}
-
-/* The registers that user code had when it entered the kernel. */
-static __always_inline struct pt_regs *regs_of(struct task_struct *task)
-{
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
-		return (struct pt_regs *)bpf_task_pt_regs(task);
-	return NULL;
-}
-
-/* Their address, also where the helper does not exist. */
-static __always_inline uint64_t regs_address(struct task_struct *task)
-{
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
-		return (uint64_t)bpf_task_pt_regs(task);
-	return (uint64_t)task->stack + thread_bytes - bpf_core_type_size(struct pt_regs);
-}
-
 #if defined(__TARGET_ARCH_x86)
-/* The number of the system call that it is in, -1 when a fault brought it into the kernel. */
-static __always_inline int32_t syscall_of(struct task_struct *task)
-{
-	struct pt_regs *regs = regs_of(task);
-	uint64_t nr = 0;
-
-	if (task->thread_info.status & TS_COMPAT)
-		return -1;
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
-		return (int32_t)regs->orig_ax;
-	bpf_probe_read_kernel(&nr, sizeof(nr),
-		(void *)(regs_address(task) + bpf_core_field_offset(struct pt_regs, orig_ax)));
-	return (int32_t)nr;
-}
-
-static __always_inline bool is_compat(struct task_struct *task)
-{
-	return task->thread_info.status & TS_COMPAT;
-}
-
 /* Where the C library keeps what belongs to the thread: on top of a thread's stack. */
 static __always_inline uint64_t thread_pointer(struct task_struct *task)
 {
@@ -166,49 +123,16 @@ static __always_inline uint64_t thread_pointer(struct task_struct *task)
 }
 
 #define NR_FUTEX 202
-#define NR_FUTEX_WAITV 449
-#define NR_FUTEX_WAIT 455
-
-#elif defined(__TARGET_ARCH_arm64)
-static __always_inline int32_t syscall_of(struct task_struct *task)
-{
-	struct pt_regs *regs = regs_of(task);
-	int32_t nr = 0;
-
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
-		return regs->syscallno;
-	bpf_probe_read_kernel(&nr, sizeof(nr),
-		(void *)(regs_address(task) + bpf_core_field_offset(struct pt_regs, syscallno)));
-	return nr;
-}
-
-static __always_inline bool is_compat(struct task_struct *task)
-{
-	return task->thread_info.flags & (1ul << 22); /* TIF_32BIT */
-}
-
+#else
 static __always_inline uint64_t thread_pointer(struct task_struct *task)
 {
 	return task->thread.uw.tp_value;
 }
 
 #define NR_FUTEX 98
+#endif
 #define NR_FUTEX_WAITV 449
 #define NR_FUTEX_WAIT 455
-#endif
-
-static __always_inline bool is_throttled(struct task_struct *task)
-{
-	if (bpf_core_field_exists(task->throttled))
-		return task->throttled;
-	if (bpf_core_field_exists(struct sched_entity, cfs_rq) &&
-		bpf_core_field_exists(struct cfs_rq, throttle_count)) {
-		struct cfs_rq *rq = task->se.cfs_rq;
-
-		return rq && rq->throttle_count > 0;
-	}
-	return false;
-}
 
 /* ---- threads and their slots ---- */
 
@@ -321,12 +245,6 @@ static __always_inline void send(struct off_cpu_event *e, uint32_t stack_bytes)
 
 /* ---- copies of stacks ---- */
 
-static __always_inline bool copy_regs(struct task_struct *task, uint64_t *regs)
-{
-	return !bpf_probe_read_kernel(
-		regs, OFF_CPU_REGS * sizeof(*regs), (void *)regs_address(task));
-}
-
 /* Where the stack ends at the latest, as far as that is known: what lies above the first frame of a
  * program, or above a thread's own data, is not needed and may not be mapped. */
 static __always_inline uint64_t bounded(struct task_struct *task, uint64_t sp, uint64_t bytes)
@@ -390,7 +308,7 @@ static __noinline int copy_stack(
 	if (!b || in_use(b, slot) || !copy_regs(task, b->regs))
 		return 0;
 	b->owner = slot + 1;
-	sp = b->regs[OFF_CPU_REG_SP];
+	sp = b->regs[USER_REG_SP];
 	b->stack_bytes = copy_bytes(
 		b->bytes, sp, bounded(task, sp, t->stack_bytes), OFF_CPU_STACK_BYTES);
 	t->copied_seq = t->seq;
@@ -675,8 +593,8 @@ static __noinline int tell_waker_of(
 		/* Whose interrupt it is says the kernel's stack. */
 		got = interrupt ? bpf_get_stack(ctx, e->kernel_ips, sizeof(e->kernel_ips), 0) : 0;
 		e->kernel_count = got > 0 ? (uint32_t)got / 8 : 0;
-		bytes = copy_bytes(e->bytes, e->regs[OFF_CPU_REG_SP],
-			bounded(waker, e->regs[OFF_CPU_REG_SP], OFF_CPU_WAKER_BYTES),
+		bytes = copy_bytes(e->bytes, e->regs[USER_REG_SP],
+			bounded(waker, e->regs[USER_REG_SP], OFF_CPU_WAKER_BYTES),
 			OFF_CPU_WAKER_BYTES);
 	}
 	send(e, bytes);

@@ -21,6 +21,8 @@
 
 #include "capture/records.h" /* enum thread_state */
 
+#include "user_regs.h"
+
 #define OFF_CPU_THREADS 16384u     /* watched at a time */
 #define OFF_CPU_TIDS 65536u        /* entries of the way from a thread's id to its slot; 2^n */
 #define OFF_CPU_BUFFERS 512u       /* 2^n; threads beyond that many share them */
@@ -33,16 +35,6 @@
 #define OFF_CPU_FREE 0xfeu    /* no thread */
 #define OFF_CPU_UNKNOWN 0xfdu /* ran or slept before we came, and has not been seen since */
 #define OFF_CPU_EXITED 0xfcu  /* the thread is gone, the slot not yet read */
-
-/* Registers as they lie in the kernel's pt_regs. */
-#if defined(__x86_64__) || defined(__TARGET_ARCH_x86)
-#define OFF_CPU_REGS 21 /* r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss */
-#define OFF_CPU_REG_SP 19
-#define OFF_CPU_REG_CS 17
-#else
-#define OFF_CPU_REGS 34 /* x0-x30 sp pc pstate */
-#define OFF_CPU_REG_SP 31
-#endif
 
 /* One thread. The program writes all of it but the last two fields. */
 struct off_cpu_thread {
@@ -104,7 +96,7 @@ struct off_cpu_event {
 	uint32_t owner; /* while the event is a buffer: 1 + the slot whose copy it holds */
 	uint32_t pad2;
 	uint64_t kernel_ips[OFF_CPU_KERNEL_FRAMES];
-	uint64_t regs[OFF_CPU_REGS];
+	uint64_t regs[USER_REGS];
 	uint8_t bytes[OFF_CPU_STACK_BYTES];
 };
 
@@ -121,7 +113,7 @@ struct off_cpu_look {
 	uint32_t flags, state;
 	int32_t syscall;
 	uint32_t kernel_count;
-	uint64_t regs[OFF_CPU_REGS];
+	uint64_t regs[USER_REGS];
 	uint64_t kernel_ips[OFF_CPU_KERNEL_FRAMES];
 };
 

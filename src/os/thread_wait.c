@@ -66,12 +66,12 @@ static bool parse_syscall(const char *text, struct thread_wait *w)
 }
 
 /* "0" where it does not wait, or hidden from us. */
-static void read_where(pid_t pid, pid_t tid, struct thread_wait *w)
+void thread_wait_where(pid_t pid, pid_t tid, char *buf, size_t size)
 {
-	ssize_t n = read_of_thread(pid, tid, "wchan", w->where, sizeof(w->where), NULL);
+	ssize_t n = read_of_thread(pid, tid, "wchan", buf, size, NULL);
 
-	if (n <= 0 || !strcmp(w->where, "0"))
-		w->where[0] = '\0';
+	if (n <= 0 || !strcmp(buf, "0"))
+		buf[0] = '\0';
 }
 
 int thread_wait_read(pid_t pid, pid_t tid, struct thread_wait *ret, struct err *err)
@@ -86,7 +86,7 @@ int thread_wait_read(pid_t pid, pid_t tid, struct thread_wait *ret, struct err *
 		*ret = w;
 		return 0;
 	}
-	read_where(pid, tid, &w);
+	thread_wait_where(pid, tid, w.where, sizeof(w.where));
 	ssize_t n = read_of_thread(pid, tid, "syscall", text, sizeof(text), err);
 	if (n >= 0)
 		w.blocked = parse_syscall(text, &w);

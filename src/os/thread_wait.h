@@ -9,6 +9,7 @@
 #define SONDE_OS_THREAD_WAIT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -26,6 +27,9 @@ struct thread_wait {
 /* 0, -ESRCH (gone), -EACCES or -EPERM (not ours to trace; state and where are still right). A
  * thread that wakes up while it is read gives what it was or what it is, not a mixture. */
 int thread_wait_read(pid_t pid, pid_t tid, struct thread_wait *ret, struct err *err);
+
+/* `where` alone. */
+void thread_wait_where(pid_t pid, pid_t tid, char *buf, size_t size);
 
 /* How often the thread has left a CPU so far. The same number before and after: it has not run in
  * between, as long as it was blocked at both times. 0 or -errno. */

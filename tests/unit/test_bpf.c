@@ -3,13 +3,17 @@
 #include "test.h"
 
 #include <bpf/libbpf.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "sample/bpf/bpf_priv.h"
 
+#include "bpf/snapshot.h"
+
 #include <off_cpu.skel.h>
+#include <snapshot.skel.h>
 
 /* ---- the ring ---- */
 
@@ -239,43 +243,74 @@ static int silent(enum libbpf_print_level level, const char *format, va_list arg
 	return 0;
 }
 
-TEST(the_verifier_takes_it)
+#define MOST_PROGRAMS 6
+#define LOG_BYTES (1 << 16)
+
+/* Says how many instructions the verifier has looked at for each program of a skeleton. */
+static void check_instructions(
+	struct bpf_object *object, int (*load)(void *skeleton), void *skeleton, size_t programs)
+{
+	struct bpf_program *program;
+	char *logs = calloc(MOST_PROGRAMS, LOG_BYTES), *log = logs;
+	int rc;
+
+	bpf_object__for_each_program(program, object) {
+		bpf_program__set_log_level(program, 4); /* statistics alone */
+		bpf_program__set_log_buf(program, log, LOG_BYTES);
+		log += LOG_BYTES;
+	}
+	check_u64((uint64_t)(log - logs), programs * LOG_BYTES);
+	rc = load(skeleton);
+	if (rc == -EPERM) {
+		skip("BPF is refused here");
+		free(logs);
+		return;
+	}
+	check(!rc);
+	log = logs;
+	bpf_object__for_each_program(program, object) {
+		char *last = strstr(log, "processed ");
+
+		printf("%-12s %.*s\n", bpf_program__name(program),
+			last && !rc ? (int)strcspn(last, "(") : 2000, last && !rc ? last : log);
+		check(rc || (last && strtoul(last + 10, NULL, 10) <= MOST_INSTRUCTIONS));
+		log += LOG_BYTES;
+	}
+	free(logs);
+}
+
+static int load_off_cpu(void *skeleton)
+{
+	return off_cpu_bpf__load(skeleton);
+}
+
+static int load_snapshot(void *skeleton)
+{
+	return snapshot_bpf__load(skeleton);
+}
+
+TEST(the_verifier_takes_off_cpu)
 {
 	struct off_cpu_bpf *skeleton;
-	struct bpf_program *program;
-	char log[6][1 << 16], *last;
-	size_t i = 0;
-	int rc;
 
 	libbpf_set_print(silent);
 	skeleton = off_cpu_bpf__open();
 	check(skeleton);
-	if (!skeleton)
-		return;
-	bpf_object__for_each_program(program, skeleton->obj) {
-		log[i % 6][0] = '\0';
-		bpf_program__set_log_level(program, 4); /* statistics alone */
-		bpf_program__set_log_buf(program, log[i % 6], sizeof(log[0]));
-		i++;
-	}
-	rc = off_cpu_bpf__load(skeleton);
-	if (rc == -EPERM) {
-		skip("BPF is refused here");
-		off_cpu_bpf__destroy(skeleton);
-		return;
-	}
-	check(!rc);
-	i = 0;
-	bpf_object__for_each_program(program, skeleton->obj) {
-		last = strstr(log[i % 6], "processed ");
-		printf("%-12s %.*s\n", bpf_program__name(program),
-			last && !rc ? (int)strcspn(last, "(") : 2000,
-			last && !rc ? last : log[i % 6]);
-		check(rc || (last && strtoul(last + 10, NULL, 10) <= MOST_INSTRUCTIONS));
-		i++;
-	}
-	check_u64(i, 6);
+	if (skeleton)
+		check_instructions(skeleton->obj, load_off_cpu, skeleton, 6);
 	off_cpu_bpf__destroy(skeleton);
+}
+
+TEST(the_verifier_takes_snapshot)
+{
+	struct snapshot_bpf *skeleton;
+
+	libbpf_set_print(silent);
+	skeleton = snapshot_bpf__open();
+	check(skeleton);
+	if (skeleton)
+		check_instructions(skeleton->obj, load_snapshot, skeleton, 1);
+	snapshot_bpf__destroy(skeleton);
 }
 
 int main(int argc, char **argv)
@@ -284,5 +319,5 @@ int main(int argc, char **argv)
 		T(ring_waits_for_what_is_being_written), T(ring_with_a_length_that_cannot_be),
 		T(an_interval_without_a_stack), T(a_waker_belongs_to_its_interval_alone),
 		T(intervals_in_the_order_of_their_ends), T(events_that_make_no_sense),
-		T(the_verifier_takes_it));
+		T(the_verifier_takes_off_cpu), T(the_verifier_takes_snapshot));
 }

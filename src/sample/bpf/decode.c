@@ -5,48 +5,22 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "sample/bpf/common.h"
 
 /* A stack that was copied in part makes the next copy twice as big; what was more than needed
  * shrinks slowly. */
 #define LEAST_STACK_BYTES 1024u
 #define SPARE_STACK_BYTES 512u
 
-#if defined(__x86_64__)
-#define USER_CODE_32 0x23 /* the code segment of 32-bit programs: arch/x86/include/asm/segment.h */
-
-/* pt_regs -> DWARF numbers; -1: not wanted. */
-static const int8_t dwarf_of[OFF_CPU_REGS] = {
-	15, 14, 13, 12, 6, 3, 11, 10, 9, 8, 0, 2, 1, 4, 5, -1, 16, -1, -1, 7, -1};
-
-static bool is_32_bit(const uint64_t *regs, uint32_t flags)
-{
-	return flags & OFF_CPU_COMPAT || (regs[OFF_CPU_REG_CS] & 0xffff) == USER_CODE_32;
-}
-#else
-static const int8_t dwarf_of[OFF_CPU_REGS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
-	16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, -1};
-
-static bool is_32_bit(const uint64_t *regs, uint32_t flags)
-{
-	return flags & OFF_CPU_COMPAT;
-}
-#endif
-
 void bpf_user_part(struct raw_stack *raw, const uint64_t *regs, uint32_t flags, const void *bytes,
 	size_t size)
 {
 	raw->kernel_thread = flags & OFF_CPU_KERNEL_ONLY;
-	if (raw->kernel_thread || is_32_bit(regs, flags))
+	if (raw->kernel_thread || !bpf_user_regs(regs, flags & OFF_CPU_COMPAT, &raw->regs))
 		return;
 	raw->has_regs = true;
-	for (size_t i = 0; i < OFF_CPU_REGS; i++) {
-		if (dwarf_of[i] < 0)
-			continue;
-		raw->regs.value[dwarf_of[i]] = regs[i];
-		raw->regs.known |= 1ULL << dwarf_of[i];
-	}
 	raw->dump = (struct unwind_dump){
-		.start = regs[OFF_CPU_REG_SP],
+		.start = regs[USER_REG_SP],
 		.bytes = bytes,
 		.size = size,
 	};

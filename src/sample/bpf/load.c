@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "os/rights.h"
+#include "sample/bpf/common.h"
 #include "symbol/symbol.h"
 
 #include <off_cpu.skel.h>
@@ -28,11 +29,6 @@
 #define COPY_SPACING_NS (50 * NS_PER_US)
 
 /* ---- open ---- */
-
-static int quiet(enum libbpf_print_level level, const char *format, va_list args)
-{
-	return 0;
-}
 
 static int set_up_slots(struct bpf_sampler *s, struct err *err)
 {
@@ -67,7 +63,7 @@ static int load(struct bpf_sampler *s, struct err *err)
 	uint64_t period_ns = NS_PER_S / s->options.frequency_hz;
 	int rc;
 
-	libbpf_set_print(quiet);
+	bpf_keep_quiet();
 	s->skeleton = off_cpu_bpf__open();
 	if (!s->skeleton)
 		return err_errno(err, errno, "opening the BPF program");

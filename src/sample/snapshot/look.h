@@ -39,7 +39,10 @@ struct thread_look {
 	pid_t pid, tid;
 	char name[PROC_NAME_BYTES];
 	struct thread_wait wait;
-	struct unwind_regs regs; /* in user code; none known for a thread that is not blocked */
+	struct unwind_regs regs; /* in user code; known for a thread that is blocked, or `queued` */
+	bool queued;             /* off the CPU, and could run; false: it is not, or that is not known */
+	bool throttled;          /* as that, for its cgroup has used up its time */
+	bool frozen;             /* by a cgroup's freezer; false: it is not, or that is not known */
 	bool compat;             /* 32-bit code: no stack of it can be walked */
 	uint64_t switches;       /* how often it has left a CPU */
 	uint64_t ran_ns;         /* CPU time so far; LOOK_UNKNOWN */
@@ -47,6 +50,9 @@ struct thread_look {
 	uint64_t idle_ns;        /* since it last was on a CPU; LOOK_UNKNOWN */
 	enum kernel_lock kernel_lock;
 	pid_t kernel_holder;     /* the thread that holds it (in our pid namespace), 0: not known */
+	pid_t kernel_holder_pid; /* its process */
+	bool kernel_holder_sure; /* false: one that took it, and may have let go: the last of several readers,
+				    or of a semaphore */
 };
 
 VEC_TYPE(thread_looks, struct thread_look);
@@ -63,7 +69,8 @@ struct look_ops {
 	/*
 	 * Thread `tid` of process `pid`, or all of its threads (0) ascending by tid; what was in
 	 * *ret is replaced. Threads that end meanwhile are left out. -ESRCH: gone. -EACCES, -EPERM: not
-	 * ours to read; names, states and kernel functions are there all the same.
+	 * ours to read; names, states and kernel functions are there all the same. look_bpf also takes
+	 * pid 0: the threads of all processes.
 	 */
 	int (*read)(struct look *l, pid_t pid, pid_t tid, struct thread_looks *ret, struct err *err);
 };
