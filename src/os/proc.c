@@ -16,6 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/in_root.h"
 #include "os/proc_priv.h"
@@ -57,6 +58,39 @@ ssize_t proc_read_small(pid_t pid, const char *what, char *buf, size_t size)
 	}
 	buf[used] = '\0';
 	return (ssize_t)used;
+}
+
+int proc_read_whole(const char *path, size_t most, char **ret)
+{
+	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct buf text = {0};
+
+	if (fd < 0)
+		return -gone_or(errno);
+	while (buf_reserve(&text, 16384)) {
+		ssize_t n = read(fd, text.data + text.len, 16383);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			int code = gone_or(errno);
+
+			buf_release(&text);
+			return -code;
+		}
+		text.len += (size_t)n;
+		if (!n || text.len > most)
+			break;
+	}
+	if (text.failed || text.len > most) {
+		bool failed = text.failed;
+
+		buf_release(&text);
+		return failed ? -ENOMEM : -EFBIG;
+	}
+	text.data[text.len] = '\0';
+	*ret = text.data;
+	return 0;
 }
 
 static void make_printable(char *s)
