@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * libdw reads the DWARF; which DIEs to ask is our index (dwarf_units.h). libdw never opens a file
- * by itself: it works on our mapping, the dwz file is opened here, and .dwo files are let through
- * only when they are regular files of our own file system.
+ * libdw reads the DWARF (dwarf_image.h); which DIEs to ask is our index (dwarf_units.h). .dwo files
+ * are let through only when they are regular files of our own file system.
  *
  * Terms: DWARF 5, 3.3.8 "Inlined Subroutines". The line of a level is where execution stands in
  * it: the line table's row for the innermost one, the call site of the next inner one above.
@@ -10,11 +9,10 @@
 #include "symbol/dwarf_names.h"
 
 #include <dwarf.h>
-#include <elfutils/libdw.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
+#include "symbol/dwarf_image.h"
 #include "symbol/dwarf_units.h"
 
 /* After walking this much of .debug_info memory is given back. */
@@ -23,10 +21,7 @@
 struct dwarf_names {
 	struct symbol_source *source;
 	struct elf_file *file; /* borrowed */
-	uint8_t *plain; /* a decompressed image, or NULL */
-	Elf *elf, *alt_elf;
-	struct elf_file *alt_file;
-	Dwarf *dwarf, *alt;
+	struct dwarf_image image;
 	struct dwarf_units units;
 	struct number_map names; /* DIE's address in memory -> name */
 	struct number_map files; /* file name's pointer -> absolute and clean */
@@ -34,64 +29,20 @@ struct dwarf_names {
 	bool ascending; /* so were the addresses since memory was given back */
 };
 
-static Dwarf *open_image(const uint8_t *image, size_t size, Elf **ret_elf)
-{
-	elf_version(EV_CURRENT);
-	*ret_elf = elf_memory((char *)image, size); /* only read: it is mapped read-only */
-	return *ret_elf ? dwarf_begin_elf(*ret_elf, DWARF_C_READ, NULL) : NULL;
-}
-
-/* Also when there is no such file libdw must know that, or it goes and looks. */
-static void open_alt(
-	struct dwarf_names *d, struct elf_file *file, const char *root, const char *debug_dir)
-{
-	const uint8_t *image;
-	size_t size;
-
-	if (elf_file_open_alt(file, root, debug_dir, &d->alt_file, NULL) || !d->alt_file)
-		return;
-	image = elf_file_image(d->alt_file, &size);
-	d->alt = open_image(image, size, &d->alt_elf);
-	if (d->alt)
-		dwarf_setalt(d->dwarf, d->alt);
-}
-
-/* libdw knows only our own file system. */
-static bool is_own_root(const char *root)
-{
-	struct stat theirs, ours;
-
-	return !*root || (!stat(root, &theirs) && !stat("/", &ours) &&
-		theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino);
-}
-
 struct dwarf_names *dwarf_names_open(struct symbol_source *source, struct elf_file *file,
 	const char *root, const char *debug_dir)
 {
 	struct dwarf_names *d = calloc(1, sizeof(*d));
-	size_t size;
-	const uint8_t *image = elf_file_image(file, &size);
 
 	if (!d)
 		return NULL;
 	d->source = source;
 	d->file = file;
 	d->ascending = true;
-	if (elf_file_has_compressed_debug(file)) {
-		if (elf_file_plain_debug_image(file, &d->plain, &size, NULL))
-			goto fail;
-		image = d->plain;
-	}
-	d->dwarf = open_image(image, size, &d->elf);
-	if (!d->dwarf)
-		goto fail;
-	open_alt(d, file, root, debug_dir);
-	if (!d->alt && elf_file_has_section(file, ".gnu_debugaltlink"))
-		goto fail; /* half of the names would be elsewhere */
-	d->units.follow_split = is_own_root(root);
-	if (!dwarf_units_read(&d->units, d->dwarf) && d->units.ranges.len)
+	d->units.follow_split = dwarf_image_own_root(root);
+	if (dwarf_image_open(&d->image, file, root, debug_dir) &&
+		!dwarf_units_read(&d->units, d->image.dwarf) && d->units.ranges.len)
 		return d;
-fail:
 	dwarf_names_free(d);
 	return NULL;
 }
@@ -103,12 +54,7 @@ void dwarf_names_free(struct dwarf_names *d)
 	dwarf_units_release(&d->units);
 	number_map_release(&d->names);
 	number_map_release(&d->files);
-	dwarf_end(d->dwarf);
-	dwarf_end(d->alt);
-	elf_end(d->elf);
-	elf_end(d->alt_elf);
-	elf_file_free(d->alt_file);
-	free(d->plain);
+	dwarf_image_release(&d->image);
 	free(d);
 }
 
@@ -327,13 +273,8 @@ static void bound_memory(struct dwarf_names *d, uint64_t address)
 		return;
 	dwarf_units_release(&d->units);
 	number_map_release(&d->files);
-	dwarf_end(d->dwarf);
-	d->dwarf = dwarf_begin_elf(d->elf, DWARF_C_READ, NULL);
-	if (!d->dwarf)
-		return;
-	if (d->alt)
-		dwarf_setalt(d->dwarf, d->alt);
-	(void)dwarf_units_read(&d->units, d->dwarf);
+	if (dwarf_image_reopen(&d->image))
+		(void)dwarf_units_read(&d->units, d->image.dwarf);
 }
 
 size_t dwarf_names_resolve(struct dwarf_names *d, uint64_t address, struct symbol_level *levels)

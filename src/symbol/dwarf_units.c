@@ -235,6 +235,8 @@ static void load_unit(struct dwarf_units *u, struct dwarf_unit *unit)
 	if (unit->functions.len)
 		qsort(unit->functions.data, unit->functions.len, sizeof(struct dwarf_function),
 			compare_functions);
+	if (u->no_lines)
+		return;
 	if (dwarf_getsrclines(&unit->die, &unit->lines, &unit->line_count))
 		unit->line_count = 0;
 	size_t count;

@@ -56,6 +56,7 @@ struct dwarf_units {
 	uint64_t walked_bytes; /* of .debug_info, by what was loaded so far */
 	bool follow_split; /* .dwo files may be opened by their path */
 	bool has_split;    /* and one was */
+	bool no_lines;     /* nobody will ask for lines */
 };
 
 /* Reads the ranges of all units; what is broken is left out. 0, -ENOMEM, or -E2BIG for more ranges
