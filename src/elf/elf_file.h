@@ -102,6 +102,10 @@ struct elf_symbol {
 int elf_file_each_symbol(
 	struct elf_file *f, int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx);
 
+/* The same for data: OBJECT symbols, without thread-local storage, whose values are no addresses. */
+int elf_file_each_object(
+	struct elf_file *f, int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx);
+
 /* The file that holds this one's debug sections or symbols, opened through `root` (the directory
  * that stands for / of the process, "" for our own): build id, then .gnu_debuglink with its CRC
  * checked. *ret NULL (and 0) when there is none. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Function symbols of .symtab and .dynsym (System V ABI, "Symbol Table").
+ * Function symbols of .symtab and .dynsym (System V ABI, "Symbol Table"), and those of variables.
  *
- * What is left out: undefined and nameless symbols, objects and thread-local storage, the mapping
+ * What is left out: undefined and nameless symbols, thread-local storage, the mapping
  * symbols of aarch64 ($x, $d: "ELF for the Arm 64-bit Architecture", "Mapping symbols"), and
  * assembler-local labels. A NOTYPE symbol counts when its section is executable.
  */
@@ -13,11 +13,13 @@ struct table {
 	const struct elf_file *f;
 	struct elf_section symbols, strings;
 	bool dynamic;
+	bool data; /* variables are looked for, not functions */
 };
 
-static bool find_table(struct elf_file *f, uint32_t type, struct table *ret)
+static bool find_table(struct elf_file *f, uint32_t type, bool data, struct table *ret)
 {
 	ret->f = f;
+	ret->data = data;
 	ret->dynamic = type == SHT_DYNSYM;
 	vec_each(&f->sections, s) {
 		if (s->hdr.sh_type != type || s->hdr.sh_link >= f->sections.len)
@@ -60,6 +62,11 @@ static bool is_function(const struct table *t, const Elf64_Sym *sym, const char 
 	}
 }
 
+static bool is_wanted(const struct table *t, const Elf64_Sym *sym, const char *name)
+{
+	return t->data ? ELF64_ST_TYPE(sym->st_info) == STT_OBJECT : is_function(t, sym, name);
+}
+
 static int each_in_table(const struct table *t,
 	int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx)
 {
@@ -72,7 +79,7 @@ static int each_in_table(const struct table *t,
 		if (sym.st_shndx == SHN_UNDEF || sym.st_name >= t->strings.size)
 			continue;
 		const char *name = (const char *)t->strings.bytes + sym.st_name;
-		if (!*name || !is_function(t, &sym, name))
+		if (!*name || !is_wanted(t, &sym, name))
 			continue;
 		struct elf_symbol out = {
 			.start = sym.st_value,
@@ -91,19 +98,31 @@ static int each_in_table(const struct table *t,
 	return 0;
 }
 
-int elf_file_each_symbol(
-	struct elf_file *f, int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx)
+static int each_kind(struct elf_file *f, bool data,
+	int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx)
 {
 	static const uint32_t types[] = {SHT_SYMTAB, SHT_DYNSYM};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		struct table t;
 
-		if (!find_table(f, types[i], &t))
+		if (!find_table(f, types[i], data, &t))
 			continue;
 		int rc = each_in_table(&t, each, ctx);
 		if (rc)
 			return rc;
 	}
 	return 0;
+}
+
+int elf_file_each_symbol(
+	struct elf_file *f, int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx)
+{
+	return each_kind(f, false, each, ctx);
+}
+
+int elf_file_each_object(
+	struct elf_file *f, int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx)
+{
+	return each_kind(f, true, each, ctx);
 }

@@ -114,7 +114,7 @@ static bool holds_functions(int tag)
 }
 
 /* The DIE after `die`, only ever forward: a sibling attribute may point anywhere. */
-static bool next_sibling(Dwarf_Die *die)
+bool dwarf_next_sibling(Dwarf_Die *die)
 {
 	Dwarf_Off before = dwarf_dieoffset(die);
 	Dwarf_Die next;
@@ -141,7 +141,7 @@ static int collect_functions(struct dwarf_unit *unit, Dwarf_Die *scope, int dept
 		} else if (holds_functions(tag) && dwarf_haschildren(&die) > 0) {
 			rc = collect_functions(unit, &die, depth + 1);
 		}
-	} while (!rc && next_sibling(&die));
+	} while (!rc && dwarf_next_sibling(&die));
 	return rc;
 }
 
@@ -194,7 +194,7 @@ static void find_split_unit(struct dwarf_unit *unit)
 		unit->code = split;
 }
 
-static bool has_namespaces(Dwarf_Die *die)
+bool dwarf_has_namespaces(Dwarf_Die *die)
 {
 	switch (dwarf_srclang(die)) {
 	case -1:
@@ -229,7 +229,7 @@ static void load_unit(struct dwarf_units *u, struct dwarf_unit *unit)
 		find_split_unit(unit);
 	u->has_split |= unit->code.cu != unit->die.cu;
 	unit->code_dwarf = dwarf_cu_getdwarf(unit->code.cu);
-	unit->qualified = has_namespaces(&unit->code);
+	unit->qualified = dwarf_has_namespaces(&unit->code);
 	unit->directory = string_attribute(&unit->die, DW_AT_comp_dir);
 	(void)collect_functions(unit, &unit->code, 0); /* too many: fewer names */
 	if (unit->functions.len)
@@ -242,6 +242,15 @@ static void load_unit(struct dwarf_units *u, struct dwarf_unit *unit)
 	size_t count;
 	if (dwarf_getsrcfiles(&unit->code, &unit->files, &count))
 		unit->files = NULL;
+}
+
+struct dwarf_unit *dwarf_units_load(struct dwarf_units *u, size_t index)
+{
+	struct dwarf_unit *unit = &u->units.data[index];
+
+	if (!unit->loaded)
+		load_unit(u, unit);
+	return unit;
 }
 
 /* How many of `count` sorted elements start at or before the address. */
@@ -267,10 +276,7 @@ struct dwarf_unit *dwarf_units_find(struct dwarf_units *u, uint64_t address)
 
 		if (address >= r->high)
 			continue;
-		struct dwarf_unit *unit = &u->units.data[r->unit];
-		if (!unit->loaded)
-			load_unit(u, unit);
-		return unit;
+		return dwarf_units_load(u, r->unit);
 	}
 	return NULL;
 }
@@ -325,7 +331,7 @@ static int collect_inlines(struct inline_list *list, Dwarf_Die *scope, uint32_t 
 		default:
 			break;
 		}
-	} while (!rc && next_sibling(&die));
+	} while (!rc && dwarf_next_sibling(&die));
 	return rc;
 }
 

@@ -71,6 +71,15 @@ struct dwarf_function *dwarf_unit_function(struct dwarf_unit *unit, uint64_t add
 /* The inlined calls of a function. NULL when out of memory. */
 const struct inline_list *dwarf_unit_inlines(struct dwarf_unit *unit, struct dwarf_function *fn);
 
+/* Makes all that a unit has ready, as dwarf_units_find() does; index < units.len. */
+struct dwarf_unit *dwarf_units_load(struct dwarf_units *u, size_t index);
+
+/* Whether the unit is of a language with namespaces. */
+bool dwarf_has_namespaces(Dwarf_Die *unit);
+
+/* The DIE after `die` in the file, false at the end. */
+bool dwarf_next_sibling(Dwarf_Die *die);
+
 void dwarf_units_release(struct dwarf_units *u);
 
 #endif
