@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
@@ -180,6 +181,54 @@ int proc_status_read(pid_t pid, struct proc_status *ret, struct err *err)
 		snprintf(ret->name, sizeof(ret->name), "%.*s", (int)strcspn(name, "\n"), name);
 	make_printable(ret->name);
 	return 0;
+}
+
+/* NS_GET_PID_FROM_PIDNS of linux/nsfs.h, since Linux 6.11. */
+#define GET_PID_FROM_NAMESPACE _IOR(0xb7, 0x6, int)
+
+static bool same_namespace(pid_t pid, const struct stat *ns)
+{
+	struct stat st;
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
+	return !stat(path, &st) && st.st_ino == ns->st_ino && st.st_dev == ns->st_dev;
+}
+
+/* Threads of one process of that namespace. */
+static pid_t find_inner(pid_t pid, pid_t inner)
+{
+	struct pid_vec tids = {0};
+	struct proc_status status;
+	pid_t found = 0;
+
+	if (!proc_threads(pid, &tids, NULL))
+		for (size_t i = 0; i < tids.len && !found; i++)
+			if (!proc_status_read(tids.data[i], &status, NULL) && status.ns_pid == inner)
+				found = tids.data[i];
+	vec_release(&tids);
+	return found;
+}
+
+pid_t proc_outside_tid(pid_t pid, pid_t inner)
+{
+	struct pid_vec all = {0};
+	struct stat ns;
+	pid_t found = 0;
+	autoclose int fd = open_proc(pid, "ns/pid");
+
+	if (fd < 0 || fstat(fd, &ns))
+		return 0;
+	found = ioctl(fd, GET_PID_FROM_NAMESPACE, inner);
+	if (found > 0)
+		return found;
+	found = 0;
+	if (!proc_all(&all, NULL))
+		for (size_t i = 0; i < all.len && !found; i++)
+			if (same_namespace(all.data[i], &ns))
+				found = find_inner(all.data[i], inner);
+	vec_release(&all);
+	return found;
 }
 
 int proc_command_line(pid_t pid, char *buf, size_t size, struct err *err)

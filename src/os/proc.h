@@ -46,6 +46,10 @@ uint64_t proc_stack_start(pid_t pid);
  * signature in the others (pointer authentication). All bits elsewhere. */
 uint64_t proc_address_mask(void);
 
+/* A thread by its id in the pid namespace of `pid`, as we know it; 0: there is none, or it cannot be found
+ * out. */
+pid_t proc_outside_tid(pid_t pid, pid_t inner);
+
 VEC_TYPE(pid_vec, pid_t);
 
 /* Thread ids of a process, ascending. -ESRCH when it is gone. */

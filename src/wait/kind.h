@@ -69,7 +69,11 @@ struct wait {
 				    "pipe:[1234]"; "" where there is no such thing */
 	char what[160];          /* for a person, behind the word "waits": "for a mutex", "to read from a pipe" */
 	char detail[192];        /* more, where there is: "64 KiB in it, full"; "" */
+	char name[192];          /* of the object, where it has one: "std::mutex Cache::rw"; "" */
+	char declared[128];      /* where that is declared: "cache.cc:118"; "" */
 	uint64_t address;        /* of the object in the process's memory, so that it can be named; 0 */
+	uint64_t object_bytes;   /* at `address`; 0: one word */
+	bool ownerless;          /* the lock does not say who holds it: the graph looks for guards on stacks */
 	pid_t trouble_tid;       /* of the trouble: who it was */
 	uint64_t timeout_ns;     /* what is left of a time limit, LOOK_UNKNOWN: none or not known */
 	struct wait_blocker blockers[WAIT_MOST_BLOCKERS];
@@ -99,7 +103,20 @@ struct wait_kind {
 /* kinds.c: the table, ended by NULL. */
 extern const struct wait_kind *const wait_kinds[];
 
-/* For kinds: adds a blocker unless it is there already. */
+/* For kinds: the function that frame `index` of a thread is in (leaf first; not what was inlined there),
+ * "" where it has no name or there is no such frame. The stack is read when it was not. Valid until the
+ * next call for any thread. */
+const char *wait_function(struct wait_look *l, struct snapshot_thread *t, size_t index);
+
+/* Whether a function has that name; one that ends in '*' stands for all that begin so. */
+bool wait_is_name(const char *function, const char *name);
+
+/* The first frame below `limit` of a thread whose function is one of the names (ended by NULL); -1: none. */
+#define WAIT_LEAF_FRAMES 12
+int wait_find_function(struct wait_look *l, struct snapshot_thread *t, const char *const *names,
+	size_t limit);
+
+/* Adds a blocker unless it is there already. */
 void wait_add_blocker(struct wait *w, pid_t pid, pid_t tid, enum wait_grade grade, const char *how);
 
 void wait_say(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

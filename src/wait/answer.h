@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From a process to a verdict: look, follow, judge, look again where that is not certain yet, and find the
+ * names of what the answer is about.
+ */
+#ifndef SONDE_WAIT_ANSWER_H
+#define SONDE_WAIT_ANSWER_H
+
+#include "wait/verdict.h"
+
+struct wait_answer {
+	struct snapshot *snapshot;
+	struct wait_graph *graph;
+	struct wait_verdict verdict;
+	bool second_look; /* there were two, 100 ms apart */
+};
+
+/* `pid` is a process; `focus` one of its threads to explain, 0: the most interesting one. -ESRCH, or what
+ * kept us from looking at the process. */
+int wait_answer_new(const struct snapshot_options *options, pid_t pid, pid_t focus,
+	struct wait_answer *ret, struct err *err);
+void wait_answer_release(struct wait_answer *a);
+
+/* The first frame of the thread's own program: not of the C library, the language's runtime or the
+ * kernel's page; frame_count where all are. */
+size_t wait_own_frame(struct snapshot *s, const struct snapshot_thread *t);
+
+#endif

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "wait/graph.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "base/clock.h"
+#include "wait/kinds.h"
+
+/* A chain may lead through all processes of a machine; an answer in time is worth more. */
+#define MOST_NODES 65536u
+#define MOST_PROCESSES 512u
+#define MOST_NS (5 * NS_PER_S)
+
+int wait_graph_new(struct snapshot *s, struct wait_graph **ret, struct err *err)
+{
+	struct wait_graph *g = calloc(1, sizeof(*g));
+	int rc = g ? wait_world_new(&g->world, err) : err_nomem(err);
+
+	if (rc) {
+		free(g);
+		return rc;
+	}
+	g->snapshot = s;
+	g->deadline_ns = clock_monotonic_ns() + MOST_NS;
+	*ret = g;
+	return 0;
+}
+
+static void forget_cycles(struct wait_graph *g)
+{
+	vec_each(&g->cycles, c)
+		vec_release(c);
+	g->cycles.len = 0;
+}
+
+void wait_graph_free(struct wait_graph *g)
+{
+	if (!g)
+		return;
+	forget_cycles(g);
+	vec_release(&g->cycles);
+	vec_each(&g->nodes, n) {
+		vec_release(&(*n)->edges);
+		free(*n);
+	}
+	vec_release(&g->nodes);
+	vec_release(&g->queue);
+	table_release(&g->by_tid);
+	wait_world_free(g->world);
+	free(g);
+}
+
+struct wait_node *wait_graph_find(const struct wait_graph *g, pid_t tid)
+{
+	return (struct wait_node *)table_find(&g->by_tid, (uint64_t)tid);
+}
+
+static struct wait_node *node_of(struct wait_graph *g, struct snapshot_thread *t)
+{
+	struct wait_node *n = wait_graph_find(g, t->look.tid);
+
+	if (n || g->nodes.len == MOST_NODES) {
+		g->cut |= !n;
+		return n;
+	}
+	n = calloc(1, sizeof(*n));
+	if (!n || vec_push(&g->nodes, n)) {
+		free(n);
+		return NULL;
+	}
+	n->thread = t;
+	n->index = g->nodes.len - 1;
+	if (table_add(&g->by_tid, &n->by_tid, (uint64_t)t->look.tid)) {
+		g->nodes.len--;
+		free(n);
+		return NULL;
+	}
+	return n;
+}
+
+/* ---- what a thread waits for ---- */
+
+/* After a stop the kernel goes on with a call that has a time limit as restart_syscall, and keeps its
+ * arguments; which call it was, the function says that it waits in. */
+static int real_call(const struct thread_wait *w)
+{
+	static const struct {
+		const char *where;
+		int call;
+	} restarted[] = {
+		{"futex", SYS_futex},
+		{"hrtimer_nanosleep", SYS_clock_nanosleep},
+		{"do_nanosleep", SYS_clock_nanosleep},
+#if defined(SYS_poll)
+		{"poll_schedule_timeout", SYS_poll},
+		{"do_sys_poll", SYS_poll},
+#endif
+	};
+
+	if (w->syscall != SYS_restart_syscall)
+		return w->syscall;
+	for (size_t i = 0; i < sizeof(restarted) / sizeof(restarted[0]); i++)
+		if (!strncmp(w->where, restarted[i].where, strlen(restarted[i].where)))
+			return restarted[i].call;
+	return w->syscall;
+}
+
+static void ask_kinds(struct wait_graph *g, struct wait_node *n)
+{
+	struct snapshot_thread *t = n->thread;
+	struct wait_look l = {
+		.snapshot = g->snapshot,
+		.world = g->world,
+		.process = t->process,
+		.thread = t,
+		.look = &t->look,
+		.call = real_call(&t->look.wait),
+		.args = t->look.wait.args,
+	};
+
+	for (const struct wait_kind *const *kind = wait_kinds; *kind; kind++) {
+		n->wait = (struct wait){.timeout_ns = LOOK_UNKNOWN};
+		if ((*kind)->look(&l, &n->wait)) {
+			n->wait.kind = (*kind)->name;
+			n->waits = true;
+			return;
+		}
+	}
+}
+
+/* ---- who is in its way ---- */
+
+/* The likeliest thread of a process that has to do something, any of them: one that is stopped or runs
+ * says most, then one that is held up itself; idle ones least. */
+static unsigned likelihood(const struct wait_node *n)
+{
+	bool first = n->thread->look.tid == n->thread->process->pid;
+
+	if (!n->waits)
+		return 6 + first;
+	switch (n->wait.nature) {
+	case WAIT_STOPPED:
+		return 8 + first;
+	case WAIT_LOCK:
+	case WAIT_PEER:
+	case WAIT_DEVICE:
+		return 4 + first;
+	default:
+		return 0 + first;
+	}
+}
+
+static struct wait_node *examined(struct wait_graph *g, struct snapshot_thread *t);
+
+static struct wait_node *likeliest(struct wait_graph *g, struct snapshot_process *p, const struct wait_node *not)
+{
+	struct wait_node *best = NULL;
+
+	vec_each(&p->threads, t) {
+		struct wait_node *n = examined(g, *t);
+
+		if (n && n != not && (!best || likelihood(n) > likelihood(best)))
+			best = n;
+	}
+	return best ? best : p->threads.len ? examined(g, p->threads.data[0]) : NULL;
+}
+
+static void add_edge(struct wait_graph *g, struct wait_node *n, const struct wait_blocker *b)
+{
+	struct wait_edge edge = {.grade = b->grade, .how = b->how, .whole_process = !b->tid};
+	struct snapshot_process *p;
+	struct snapshot_thread *t = NULL;
+
+	if (snapshot_process_count(g->snapshot) >= MOST_PROCESSES && !snapshot_known(g->snapshot, b->pid)) {
+		g->cut = true;
+		return;
+	}
+	if (snapshot_process(g->snapshot, b->pid, &p, NULL) || !p->threads.len)
+		return;
+	edge.whole_process = !b->tid && p->threads.len > 1;
+	t = b->tid ? snapshot_thread(p, b->tid) : p->threads.len == 1 ? p->threads.data[0] : NULL;
+	edge.to = t ? node_of(g, t) : b->tid ? NULL : likeliest(g, p, n);
+	if (edge.whole_process && edge.grade < WAIT_INFERRED)
+		edge.grade = WAIT_INFERRED;
+	if (edge.to && vec_push(&n->edges, edge))
+		g->cut = true;
+}
+
+/* A node whose wait is known; its edges come later. */
+static struct wait_node *examined(struct wait_graph *g, struct snapshot_thread *t)
+{
+	struct wait_node *n = node_of(g, t);
+
+	if (!n || n->examined)
+		return n;
+	n->examined = true;
+	if (t->look.wait.blocked || strchr("TtD", t->look.wait.state) || t->process->refused)
+		ask_kinds(g, n);
+	return n;
+}
+
+/* Edges are wanted of what was asked for, and of whoever is in its way. */
+static int enqueue(struct wait_graph *g, struct wait_node *n)
+{
+	if (n->queued)
+		return 0;
+	n->queued = true;
+	return vec_push(&g->queue, n);
+}
+
+static void follow(struct wait_graph *g, struct wait_node *n)
+{
+	examined(g, n->thread);
+	for (size_t i = 0; i < n->wait.blocker_count; i++)
+		add_edge(g, n, &n->wait.blockers[i]);
+	vec_each(&n->edges, e)
+		if (enqueue(g, e->to))
+			g->cut = true;
+}
+
+static void follow_all(struct wait_graph *g)
+{
+	for (; g->followed < g->queue.len; g->followed++) {
+		if (clock_monotonic_ns() > g->deadline_ns) {
+			g->cut = true;
+			return;
+		}
+		follow(g, g->queue.data[g->followed]);
+	}
+}
+
+int wait_graph_add(struct wait_graph *g, pid_t pid, struct err *err)
+{
+	struct snapshot_process *p;
+	int rc = snapshot_process(g->snapshot, pid, &p, err);
+
+	if (rc)
+		return rc;
+	vec_each(&p->threads, t) {
+		struct wait_node *n = node_of(g, *t);
+
+		if (!n || enqueue(g, n))
+			return err_nomem(err);
+		n->asked = true;
+	}
+	follow_all(g);
+	return 0;
+}
+
+void wait_graph_again(struct wait_graph *g)
+{
+	snapshot_again(g->snapshot);
+	vec_each(&g->nodes, n)
+		(*n)->progresses = (*n)->thread->moved_since;
+}
+
+/* ---- edges that count ---- */
+
+static bool counts(const struct wait_node *n, const struct wait_edge *e)
+{
+	return !n->progresses && e->grade < WAIT_CANDIDATE && n->wait.nature != WAIT_EVENT;
+}
+
+const struct wait_edge *wait_next(const struct wait_node *n)
+{
+	const struct wait_edge *best = NULL;
+
+	vec_each(&n->edges, e) {
+		if (!counts(n, e))
+			continue;
+		/* In a cycle, on along it. */
+		if (n->cycle && e->to->cycle == n->cycle)
+			return e;
+		if (!best || e->grade < best->grade)
+			best = e;
+	}
+	return best;
+}
+
+bool wait_is_idle(const struct wait_node *n)
+{
+	return n->waits && (n->wait.nature == WAIT_EVENT || n->wait.nature == WAIT_TIME);
+}
+
+/* ---- cycles ---- */
+
+/*
+ * Strongly connected components by Tarjan's algorithm (SIAM J. Comput. 1, 1972), without recursion: a
+ * chain may be as long as there are threads.
+ */
+struct visit {
+	uint32_t order, low; /* 0: not visited */
+	bool on_stack;
+	size_t edge;         /* the next to follow */
+};
+
+struct search {
+	struct wait_graph *g;
+	struct visit *visits; /* by node */
+	VEC(size_t) path, stack;
+	uint32_t order;
+	int rc;
+};
+
+static void enter(struct search *s, size_t at)
+{
+	struct visit *v = &s->visits[at];
+
+	v->order = v->low = ++s->order;
+	v->on_stack = true;
+	if (vec_push(&s->path, at) || vec_push(&s->stack, at))
+		s->rc = -ENOMEM;
+}
+
+static bool waits_for_itself(const struct wait_node *n)
+{
+	vec_each(&n->edges, e)
+		if (e->to == n && counts(n, e))
+			return true;
+	return false;
+}
+
+/* Members of a component in the order in which they wait for each other, as far as one walk shows. */
+static int add_cycle(struct wait_graph *g, struct wait_node *first)
+{
+	struct wait_nodes cycle = {0};
+	struct wait_node *n = first;
+
+	do {
+		const struct wait_edge *e = NULL;
+
+		if (vec_push(&cycle, n))
+			break;
+		n->listed = true;
+		vec_each(&n->edges, it)
+			if (!e && counts(n, it) && it->to->cycle == first->cycle &&
+				(!it->to->listed || it->to == first))
+				e = it;
+		n = e ? e->to : first;
+	} while (n != first);
+	if (vec_push(&g->cycles, cycle)) {
+		vec_release(&cycle);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* A whole component lies on the stack above `at`. */
+static void take_component(struct search *s, size_t at)
+{
+	struct wait_node *n = s->g->nodes.data[at], *member;
+	uint32_t number = (uint32_t)s->g->cycles.len + 1;
+	size_t members = 0;
+
+	do {
+		size_t top = s->stack.data[--s->stack.len];
+
+		member = s->g->nodes.data[top];
+		s->visits[top].on_stack = false;
+		member->cycle = number;
+		members++;
+	} while (member != n);
+	if (members == 1 && !waits_for_itself(n))
+		n->cycle = 0;
+	else if (add_cycle(s->g, n))
+		s->rc = -ENOMEM;
+}
+
+static void leave(struct search *s, size_t at)
+{
+	struct visit *v = &s->visits[at];
+
+	s->path.len--;
+	if (s->path.len) {
+		struct visit *up = &s->visits[s->path.data[s->path.len - 1]];
+
+		up->low = v->low < up->low ? v->low : up->low;
+	}
+	if (v->low == v->order)
+		take_component(s, at);
+}
+
+static void search_from(struct search *s, size_t start)
+{
+	enter(s, start);
+	while (s->path.len && !s->rc) {
+		size_t at = s->path.data[s->path.len - 1];
+		struct visit *v = &s->visits[at];
+		struct wait_node *n = s->g->nodes.data[at];
+
+		if (v->edge == n->edges.len) {
+			leave(s, at);
+			continue;
+		}
+
+		struct wait_edge *e = &n->edges.data[v->edge++];
+		struct visit *to = &s->visits[e->to->index];
+
+		if (!counts(n, e))
+			continue;
+		if (!to->order)
+			enter(s, e->to->index);
+		else if (to->on_stack && to->order < v->low)
+			v->low = to->order;
+	}
+}
+
+static int find_cycles(struct wait_graph *g)
+{
+	struct search s = {.g = g};
+
+	forget_cycles(g);
+	s.visits = calloc(g->nodes.len ? g->nodes.len : 1, sizeof(*s.visits));
+	if (!s.visits)
+		return -ENOMEM;
+	vec_each(&g->nodes, n) {
+		(*n)->cycle = 0;
+		(*n)->listed = false;
+	}
+	for (size_t i = 0; i < g->nodes.len && !s.rc; i++)
+		if (!s.visits[i].order)
+			search_from(&s, i);
+	free(s.visits);
+	vec_release(&s.path);
+	vec_release(&s.stack);
+	return s.rc;
+}
+
+/* ---- how many wait behind whom ---- */
+
+/* Everybody's way goes on along one edge, wait_next(); so ways only join, and may end in a ring. */
+struct ways {
+	struct wait_node **next; /* by node */
+	size_t *from;            /* how many ways come from elsewhere and were not yet added */
+	struct wait_nodes ready;
+};
+
+static void pass_on(struct ways *w, struct wait_node *n)
+{
+	struct wait_node *next = w->next[n->index];
+
+	if (!next)
+		return;
+	next->behind += n->behind + n->asked;
+	if (!--w->from[next->index] && vec_push(&w->ready, next))
+		return;
+}
+
+/* What is left is on a ring: each of its members has all the others behind it, and what they have. */
+static void close_ring(struct ways *w, struct wait_node *first)
+{
+	struct wait_node *n = first;
+	size_t all = 0;
+
+	do {
+		all += n->behind + n->asked;
+		n = w->next[n->index];
+	} while (n != first);
+	do {
+		n->behind = all - n->asked;
+		w->from[n->index] = 0;
+		n = w->next[n->index];
+	} while (n != first);
+}
+
+static int count_behind(struct wait_graph *g)
+{
+	size_t count = g->nodes.len ? g->nodes.len : 1;
+	struct ways w = {.next = calloc(count, sizeof(*w.next)), .from = calloc(count, sizeof(*w.from))};
+	int rc = w.next && w.from ? vec_reserve(&w.ready, count) : -ENOMEM;
+
+	for (size_t i = 0; i < g->nodes.len && !rc; i++) {
+		const struct wait_edge *e = wait_next(g->nodes.data[i]);
+
+		g->nodes.data[i]->behind = 0;
+		w.next[i] = e ? e->to : NULL;
+		if (e)
+			w.from[e->to->index]++;
+	}
+	for (size_t i = 0; i < g->nodes.len && !rc; i++)
+		if (!w.from[i])
+			rc = vec_push(&w.ready, g->nodes.data[i]);
+	for (size_t i = 0; i < w.ready.len && !rc; i++)
+		pass_on(&w, w.ready.data[i]);
+	for (size_t i = 0; i < g->nodes.len && !rc; i++)
+		if (w.from[i])
+			close_ring(&w, g->nodes.data[i]);
+	free(w.next);
+	free(w.from);
+	vec_release(&w.ready);
+	return rc;
+}
+
+int wait_graph_finish(struct wait_graph *g, struct err *err)
+{
+	return find_cycles(g) || count_behind(g) ? err_nomem(err) : 0;
+}

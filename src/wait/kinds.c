@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The table of kinds, and what they share. */
+#include "wait/kinds.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct wait_kind *const wait_kinds[] = {
+	&wait_kind_stdio,
+	&wait_kind_mutex,
+	&wait_kind_join,
+	&wait_kind_rwlock,
+	&wait_kind_once,
+	&wait_kind_musl,
+	&wait_kind_internal,
+	&wait_kind_rust,
+	&wait_kind_condition,
+	&wait_kind_futex,
+	NULL,
+};
+
+const char *wait_grade_name(enum wait_grade grade)
+{
+	static const char *const names[] = {"proven", "observed", "inferred", "candidate"};
+
+	return names[grade];
+}
+
+void wait_say(char *buf, size_t size, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(buf, size, fmt, ap);
+	va_end(ap);
+}
+
+void wait_add_blocker(struct wait *w, pid_t pid, pid_t tid, enum wait_grade grade, const char *how)
+{
+	for (size_t i = 0; i < w->blocker_count; i++)
+		if (w->blockers[i].pid == pid && w->blockers[i].tid == tid)
+			return;
+	if (w->blocker_count == WAIT_MOST_BLOCKERS) {
+		w->blockers_more++;
+		return;
+	}
+	w->blockers[w->blocker_count++] = (struct wait_blocker){pid, tid, grade, how};
+}
+
+const char *wait_function(struct wait_look *l, struct snapshot_thread *t, size_t index)
+{
+	struct live_name name;
+
+	snapshot_stack(l->snapshot, t);
+	if (index >= t->frame_count)
+		return "";
+	name = snapshot_name(l->snapshot, t->frames[index].id);
+	return name.answer.count ? name.answer.levels[name.answer.count - 1].name : "";
+}
+
+bool wait_is_name(const char *function, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (len && name[len - 1] == '*')
+		return !strncmp(function, name, len - 1);
+	return !strcmp(function, name);
+}
+
+int wait_find_function(struct wait_look *l, struct snapshot_thread *t, const char *const *names,
+	size_t limit)
+{
+	snapshot_stack(l->snapshot, t);
+	for (size_t i = 0; i < limit && i < t->frame_count; i++) {
+		const char *function = wait_function(l, t, i);
+
+		for (const char *const *name = names; *name && *function; name++)
+			if (wait_is_name(function, *name))
+				return (int)i;
+	}
+	return -1;
+}
