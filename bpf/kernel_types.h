@@ -20,6 +20,27 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+/*
+ * What follows is the same in all kernels, and not relocated: each structure that is takes more than a
+ * millisecond to find, when a program is loaded.
+ */
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	uint64_t session_id, seq_num;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+struct pid_namespace;
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct mm_struct {
@@ -45,13 +66,6 @@ struct sched_info {
 	unsigned long long run_delay;
 };
 
-struct pid_namespace;
-
-struct upid {
-	int nr;
-	struct pid_namespace *ns;
-};
-
 struct pid {
 	unsigned int level;
 	struct upid numbers[1]; /* level + 1 */
@@ -72,19 +86,6 @@ struct rw_semaphore {
 
 struct semaphore {
 	unsigned long last_holder; /* since 6.16, where hung tasks are told with what blocks them */
-};
-
-/* struct rt_mutex before 5.15 */
-struct rt_mutex_base {
-	struct task_struct *owner; /* flag in the lowest bit */
-};
-
-struct rt_mutex {
-	struct task_struct *owner;
-};
-
-struct rt_mutex_waiter {
-	void *lock;
 };
 
 #if defined(__TARGET_ARCH_x86)
@@ -135,25 +136,11 @@ struct task_struct {
 	unsigned long nvcsw, nivcsw;
 	struct sched_info sched_info;
 	char comm[16];
-	unsigned int __state; /* since 5.14 */
+	unsigned int __state; /* since 5.14; before: */
+	long state;
 	bool throttled;       /* since 6.18; before, cfs_rq.throttle_count says it */
 	struct mutex *blocked_on;  /* since 6.18; before, only where mutexes are debugged, and another type */
 	unsigned long blocker;     /* since 6.15: a lock, and its type in the two lowest bits */
-	struct rt_mutex_waiter *pi_blocked_on;
-};
-
-struct task_struct___long_state {
-	long state;
-};
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
-	uint64_t seq_num;
-};
-
-struct bpf_iter__task {
-	struct bpf_iter_meta *meta;
-	struct task_struct *task;
 };
 
 #pragma clang attribute pop

@@ -25,11 +25,9 @@ uint64_t our_now_ns;          /* of the scheduler's clock */
 
 static __always_inline void read_upid(struct pid *pid, uint32_t level, struct upid *ret)
 {
-	uint64_t at = (uint64_t)pid + bpf_core_field_offset(struct pid, numbers) +
-		(uint64_t)level * bpf_core_type_size(struct upid);
-
-	bpf_core_read(&ret->nr, sizeof(ret->nr), &((struct upid *)at)->nr);
-	bpf_core_read(&ret->ns, sizeof(ret->ns), &((struct upid *)at)->ns);
+	bpf_probe_read_kernel(ret, sizeof(*ret),
+		(void *)((uint64_t)pid + bpf_core_field_offset(struct pid, numbers) +
+			level * sizeof(*ret)));
 }
 
 /* The thread's id in the reader's pid namespace; 0: it has none there. */
@@ -52,7 +50,7 @@ static __always_inline uint64_t clock_lag(struct task_struct *task)
 {
 	struct rq *rq;
 
-	if (!bpf_core_field_exists(struct sched_entity, cfs_rq) ||
+	if (!bpf_core_field_exists(task->se.cfs_rq) ||
 		!bpf_core_field_exists(struct cfs_rq, rq))
 		return 0;
 	rq = BPF_CORE_READ(task, se.cfs_rq, rq);
@@ -138,21 +136,6 @@ static __always_inline void look_at_semaphore(uint64_t semaphore)
 	held_by(SNAPSHOT_SEMAPHORE, owner);
 }
 
-/* Those of the kernel's own, and priority-inheriting futexes. */
-static __always_inline void look_at_rt_mutex(struct task_struct *task)
-{
-	struct rt_mutex_waiter *waiter = BPF_CORE_READ(task, pi_blocked_on);
-	uint64_t lock = (uint64_t)BPF_CORE_READ(waiter, lock), at;
-
-	if (!lock)
-		return;
-	if (bpf_core_field_exists(struct rt_mutex_base, owner))
-		at = lock + bpf_core_field_offset(struct rt_mutex_base, owner);
-	else
-		at = lock + bpf_core_field_offset(struct rt_mutex, owner);
-	held_by(SNAPSHOT_RT_MUTEX, word_at(at));
-}
-
 /* What is told of hung tasks: type and address of the lock. */
 static __always_inline void look_at_blocker(uint64_t blocker)
 {
@@ -178,8 +161,6 @@ static __always_inline void look_at_locks(struct task_struct *task)
 		look_at_blocker(blocker);
 	else if (mutex)
 		look_at_mutex(mutex);
-	else if (bpf_core_field_exists(task->pi_blocked_on))
-		look_at_rt_mutex(task);
 }
 
 /* ---- one thread ---- */
@@ -196,7 +177,7 @@ static __always_inline bool is_queued(struct task_struct *task)
 		return true;
 	if (!task->on_rq)
 		return false;
-	if (bpf_core_field_exists(struct sched_entity, sched_delayed))
+	if (bpf_core_field_exists(task->se.sched_delayed))
 		return !task->se.sched_delayed;
 	return true;
 }
@@ -225,13 +206,15 @@ static __always_inline void look_inside(struct task_struct *task)
 	}
 	if (record.flags & SNAPSHOT_KERNEL_ONLY)
 		return;
-	record.syscall = syscall_of_any(task);
-#if defined(__TARGET_ARCH_arm64)
-	bpf_probe_read_kernel(&record.first_arg, sizeof(record.first_arg),
-		(void *)(regs_address(task) + bpf_core_field_offset(struct pt_regs, orig_x0)));
-#endif
 	if (copy_regs(task, record.regs))
 		record.flags |= SNAPSHOT_HAS_REGS;
+#if defined(__TARGET_ARCH_arm64)
+	record.syscall = syscall_of(task);
+	bpf_probe_read_kernel(&record.first_arg, sizeof(record.first_arg),
+		(void *)(regs_address(task) + bpf_core_field_offset(struct pt_regs, orig_x0)));
+#else
+	record.syscall = (int32_t)record.regs[USER_REG_ORIG_AX];
+#endif
 }
 
 static __always_inline void look_at(struct task_struct *task)

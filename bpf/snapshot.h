@@ -23,7 +23,6 @@ enum snapshot_lock {
 	SNAPSHOT_NO_LOCK,
 	SNAPSHOT_MUTEX,
 	SNAPSHOT_SEMAPHORE,      /* holder: who took it last */
-	SNAPSHOT_RT_MUTEX,
 	SNAPSHOT_RWSEM,
 	SNAPSHOT_RWSEM_READERS,  /* holder: who came last of those that read, or have */
 };

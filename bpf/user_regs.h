@@ -6,6 +6,7 @@
 #if defined(__x86_64__) || defined(__TARGET_ARCH_x86)
 #define USER_REGS 21 /* r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss */
 #define USER_REG_SP 19
+#define USER_REG_ORIG_AX 15
 #define USER_REG_PC 16
 #define USER_REG_CS 17
 #else

@@ -113,14 +113,11 @@ static void take_lock(const struct snapshot_task *t, struct thread_look *l)
 	static const enum kernel_lock kinds[] = {
 		[SNAPSHOT_MUTEX] = KERNEL_LOCK_MUTEX,
 		[SNAPSHOT_SEMAPHORE] = KERNEL_LOCK_SEMAPHORE,
-		[SNAPSHOT_RT_MUTEX] = KERNEL_LOCK_RT_MUTEX,
 		[SNAPSHOT_RWSEM] = KERNEL_LOCK_RWSEM,
 		[SNAPSHOT_RWSEM_READERS] = KERNEL_LOCK_RWSEM,
 	};
 
-	/* A futex with priority inheritance is a lock of the kernel's as well, but not one of its own. */
-	if (!l->wait.blocked || t->lock >= sizeof(kinds) / sizeof(kinds[0]) ||
-		(t->lock == SNAPSHOT_RT_MUTEX && l->wait.state != 'D'))
+	if (!l->wait.blocked || t->lock >= sizeof(kinds) / sizeof(kinds[0]))
 		return;
 	l->kernel_lock = kinds[t->lock];
 	l->kernel_holder = (pid_t)t->holder_tid;
