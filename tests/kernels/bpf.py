@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The BPF sampler on other kernels: Debian's of four releases, emulated. One object has to load on all of them."""
+"""Our BPF programs on other kernels: Debian's of four releases, emulated. One object has to load on all of them."""
 import os
 import re
 import sys
@@ -9,14 +9,16 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import *
 import guest
 
-# Suite -> whether its kernel lets a program look at the thread it runs in, which tells who wakes (5.11).
-SUITES = {"bullseye": False, "bookworm": True, "trixie": True, "sid": True}
+# Suite -> whether its kernel lets a program look at the thread it runs in, which tells who wakes (5.11),
+# and whether it keeps the lock that a thread sleeps on (6.15).
+SUITES = {"bullseye": (False, False), "bookworm": (True, False), "trixie": (True, False), "sid": (True, True)}
+TEST_LOOK = os.path.join(os.path.dirname(SONDE), "tests", "unit", "test_look")
 
 
-def loaded_files():
-    """sonde and its libraries: path in the guest -> file."""
-    files = {"/bin/sonde": SONDE}
-    for name, path in re.findall(r"^\s*(\S+) => (/\S+)", run(["ldd", SONDE]).stdout.decode(), re.M):
+def loaded_files(program):
+    """A program of ours and its libraries: path in the guest -> file."""
+    files = {"/bin/" + os.path.basename(program): program}
+    for name, path in re.findall(r"^\s*(\S+) => (/\S+)", run(["ldd", program]).stdout.decode(), re.M):
         files["/lib/" + name] = path
     files["/lib64/ld-linux-x86-64.so.2"] = "/lib64/ld-linux-x86-64.so.2"
     return files
@@ -29,15 +31,21 @@ def static_program(name):
     return out
 
 
-def recorded(suite):
-    """(lines, recording) of a program that sleeps, computes and waits for a lock, on that suite's kernel."""
+def boot(suite, files, commands):
+    """What the commands print on that suite's kernel."""
     wanted = ["linux", "busybox-static"]  # bullseye's has no base64
     root = guest.packages("amd64", suite, wanted)
     busybox = guest.packages("amd64", "bookworm", wanted) + "/bin/busybox"
-    files = dict(loaded_files(), **{"/bin/phases": static_program("phases")})
-    commands = ["cat /proc/version", "sonde record --wall --sampler bpf -o w.sonde -- phases 4 2>&1",
-                guest.send("w.sonde")]
-    lines = guest.boot("amd64", guest.kernel(root), busybox, files, commands, work())
+    lines = guest.boot("amd64", guest.kernel(root), busybox, files, ["cat /proc/version"] + commands, work())
+    print(next(line for line in lines if line.startswith("Linux version")).partition(" (")[0])
+    return lines
+
+
+def recorded(suite):
+    """(lines, recording) of a program that sleeps, computes and waits for a lock, on that suite's kernel."""
+    files = dict(loaded_files(SONDE), **{"/bin/phases": static_program("phases")})
+    lines = boot(suite, files, ["sonde record --wall --sampler bpf -o w.sonde -- phases 4 2>&1",
+                                guest.send("w.sonde")])
     got = guest.received(lines, work()).get("w.sonde")
     check(got, "nothing was recorded:\n" + "\n".join(lines)[-2000:])
     return lines, got
@@ -48,7 +56,6 @@ def add(suite, wakers):
         if os.uname().machine != "x86_64":
             skip("emulates x86-64 with what runs here")
         lines, path = recorded(suite)
-        print(next(line for line in lines if line.startswith("Linux version")).partition(" (")[0])
         check(os.path.getsize(path), "nothing was recorded:\n" + "\n".join(lines)[:2000])
         got = Recording(path)
         threads = [t for t in got.threads if t["name"] == "phases"]
@@ -63,6 +70,24 @@ def add(suite, wakers):
     test(body)
 
 
-for each in SUITES.items():
-    add(*each)
+def add_look(suite, locks):
+    def body():
+        if os.uname().machine != "x86_64":
+            skip("emulates x86-64 with what runs here")
+        if not os.path.exists(TEST_LOOK):
+            skip("the unit tests are not built (ninja -C build tests)")
+        lines = boot(suite, loaded_files(TEST_LOOK),
+                     ["mount -t cgroup2 none /sys/fs/cgroup", "test_look 2>&1; echo status $?"])
+        text = "\n".join(lines)
+        skipped = [line for line in lines if line.startswith("skip ")]
+        check("status 0" in lines and "ok as_proc_has_it" in lines and not skipped, text[-3000:])
+        known = "kernel lock %s, holder %s" % (("known",) * 2 if locks else ("unknown",) * 2)
+        check(known in lines, text[-3000:])
+    body.__name__ = "threads_at_one_moment_on_the_kernel_of_" + suite
+    test(body)
+
+
+for each, (tells_wakers, tells_locks) in SUITES.items():
+    add(each, tells_wakers)
+    add_look(each, tells_locks)
 main()
