@@ -27,6 +27,8 @@ int cmd_record(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_stack(int argc, char **argv);
+int cmd_why(int argc, char **argv);
 
 /* "sonde COMMAND: words" on stderr; returns STATUS_FAILED, so that `return cmd_failed(...)`. */
 int cmd_failed(const char *command, const struct err *err);

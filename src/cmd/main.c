@@ -11,6 +11,8 @@ static const struct command {
 	int (*run)(int argc, char **argv);
 	const char *summary;
 } commands[] = {
+	{"why", cmd_why, "what a process waits for, who has it, and what that one is doing"},
+	{"stack", cmd_stack, "the stack of every thread, once"},
 	{"record", cmd_record, "sample programs and write down where they spend their time"},
 	{"report", cmd_report, "show where the time went: text, JSON, a flame graph"},
 	{"convert", cmd_convert, "write a recording in the format of another tool"},
@@ -21,12 +23,15 @@ static const struct command {
 
 static void print_help(FILE *out)
 {
-	fputs("Usage: sonde COMMAND [OPTIONS]\n\n"
-	      "sonde shows where any running Linux program spends its time.\n\nCommands:\n", out);
+	fputs("Usage: sonde PID\n       sonde COMMAND [OPTIONS]\n\n"
+	      "sonde shows where any running Linux program spends its time, and why it hangs.\n\n"
+	      "Commands:\n", out);
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nsonde help COMMAND explains one; sonde --version prints the version.\n"
 	      "\nExamples:\n"
+	      "  # A program hangs: why? (the same as sonde why 1234)\n"
+	      "  sonde 1234\n"
 	      "  # Ten seconds of a running program, then the answer\n"
 	      "  sonde record -p 1234 -d 10 && sonde report\n"
 	      "  # A flame graph of a program from its start to its end\n"
@@ -93,5 +98,7 @@ int main(int argc, char **argv)
 
 	const struct command *command = find_command(argv[1]);
 
+	if (argv[1][0] >= '0' && argv[1][0] <= '9')
+		return cmd_why(argc, argv);
 	return command ? command->run(argc - 1, argv + 1) : unknown_command(argv[1]);
 }

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sonde stack PID: the stack of every thread, once. */
+#include "cmd/target.h"
+
+#include <inttypes.h>
+#include <regex.h>
+#include <string.h>
+
+#include "base/term.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "view/why.h"
+
+struct stack_args {
+	struct thread_options threads;
+	bool json, stop;
+	const char *output;
+	const char *look;
+};
+
+static const struct option_spec stack_options[] = {
+	OPTIONS_THREADS(struct stack_args, threads),
+	OPTION_FLAG(0, "stop-running", struct stack_args, stop,
+		"stop threads that run for some microseconds, instead of sampling them"),
+	OPTION_FLAG(0, "json", struct stack_args, json, "for scripts (docs/JSON.md)"),
+	OPTION_STRING('o', "output", struct stack_args, output, "FILE", "write there instead of stdout"),
+	OPTION_STRING(0, "look", struct stack_args, look, "HOW",
+		"proc (what anybody may read), bpf (all registers), or auto"),
+	OPTIONS_END,
+};
+
+static const struct options_usage stack_usage = {
+	.command = "stack",
+	.arguments = "PID|NAME",
+	.about = "Shows the stack of every thread, without stopping any of them. Threads with the same stack "
+		 "are shown once.",
+	.options = stack_options,
+	.examples = {
+		{"All threads of a process", "sonde stack 1234"},
+		{"Those of a pool", "sonde stack -t '^worker' nginx"},
+	},
+	.max_arguments = 1,
+	.stray = "one process at a time",
+};
+
+static bool is_wanted(
+	const struct stack_args *args, const regex_t *name, const struct snapshot_thread *t)
+{
+	const struct thread_options *want = &args->threads;
+
+	return (!want->tid || (pid_t)want->tid == t->look.tid) &&
+		(!want->main_only || t->look.tid == t->process->pid) &&
+		(!name || !regexec(name, t->look.name, 0, NULL, 0));
+}
+
+static int select_threads(const struct stack_args *args, const struct snapshot_process *p,
+	struct stack_threads *ret, struct err *err)
+{
+	regex_t name;
+	bool named = false;
+	int rc = thread_options_regex(&args->threads, &name, &named, err);
+
+	vec_each(&p->threads, t)
+		if (!rc && is_wanted(args, named ? &name : NULL, *t) && vec_push(ret, *t))
+			rc = err_nomem(err);
+	if (named)
+		regfree(&name);
+	if (!rc && !ret->len)
+		rc = err_set(err, ESRCH, "process %d has %zu threads, and none is meant by these options",
+			(int)p->pid, p->threads.len);
+	return rc;
+}
+
+static int print(const struct stack_args *args, struct snapshot *s, const struct stack_threads *threads,
+	struct err *err)
+{
+	struct buf text = {0};
+	struct term term;
+	FILE *out;
+	int rc = cmd_open_output(args->output, &out, err);
+
+	if (rc)
+		return rc;
+	term = term_describe(fileno(out));
+	rc = args->json ? view_stacks_json(s, threads, &text, err)
+			: view_stacks(s, threads, &term, &text, err);
+	if (!rc)
+		fwrite(text.data, 1, text.len, out);
+	buf_release(&text);
+	return cmd_close_output("stack", out, args->output) && !rc ? STATUS_FAILED : rc;
+}
+
+/* One thread is read alone; of a whole process all are, at once. */
+static void read_stacks(struct snapshot *s, struct snapshot_process *p, const struct stack_threads *threads)
+{
+	if (threads->len == p->threads.len) {
+		snapshot_stacks(s, p);
+		return;
+	}
+	vec_each(threads, t)
+		snapshot_stack(s, *t);
+}
+
+static int run(const struct stack_args *args, pid_t pid, const struct snapshot_options *options)
+{
+	struct snapshot *s = NULL;
+	struct snapshot_process *p = NULL;
+	struct stack_threads threads = {0};
+	struct err err = {0};
+	int rc = snapshot_new(options, &s, &err);
+
+	if (!rc)
+		rc = snapshot_process(s, pid, &p, &err);
+	if (!rc)
+		rc = select_threads(args, p, &threads, &err);
+	if (!rc) {
+		read_stacks(s, p, &threads);
+		if (p->refused)
+			cmd_note("stack", "process %d is not ours to read: names and states are all there is",
+				(int)pid);
+		rc = print(args, s, &threads, &err);
+	}
+	vec_release(&threads);
+	snapshot_free(s);
+	return rc < 0 ? cmd_failed("stack", &err) : rc;
+}
+
+int cmd_stack(int argc, char **argv)
+{
+	struct stack_args args = {0};
+	struct snapshot_options options = {0};
+	struct options_rest rest;
+	struct err err = {0};
+	pid_t pid;
+	int status = options_parse(&stack_usage, argc, argv, &args, &rest);
+
+	if (status != OPTIONS_RUN)
+		return status;
+	if (!rest.count)
+		return options_complain(&stack_usage, "which process? Give its number or its name");
+	status = thread_options_check(&stack_usage, &args.threads);
+	if (status != STATUS_OK)
+		return status;
+	options.stop_running = args.stop;
+	if (target_look(args.look, &options.method, &err) || target_find(rest.args[0], &pid, &err))
+		return cmd_failed("stack", &err);
+	return run(&args, pid, &options);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sonde why PID: what every thread waits for, who has it, and what that one is doing. */
+#include "cmd/target.h"
+
+#include <string.h>
+
+#include "base/term.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "view/why.h"
+
+struct why_args {
+	bool all, json, dot;
+	uint64_t chain_of;
+	const char *output;
+	const char *look;
+};
+
+static const struct option_spec why_options[] = {
+	OPTION_FLAG('a', "all", struct why_args, all, "every thread and every edge"),
+	OPTION_NUMBER(0, "chain-of", struct why_args, chain_of, "TID", 1, INT32_MAX,
+		"explain this thread, instead of the most interesting one"),
+	OPTION_FLAG(0, "json", struct why_args, json, "for scripts (docs/JSON.md)"),
+	OPTION_FLAG(0, "dot", struct why_args, dot, "the wait graph for Graphviz"),
+	OPTION_STRING('o', "output", struct why_args, output, "FILE", "write there instead of stdout"),
+	OPTION_STRING(0, "look", struct why_args, look, "HOW",
+		"proc (what anybody may read), bpf (all registers), or auto"),
+	OPTIONS_END,
+};
+
+static const struct options_usage why_usage = {
+	.command = "why",
+	.arguments = "PID|NAME",
+	.about = "Says what a process waits for: the chain from the thread that hangs to who is in its way, "
+		 "through locks, pipes, sockets and other processes, and what that one is doing. Nothing is "
+		 "stopped.",
+	.options = why_options,
+	.examples = {
+		{"A program hangs: why?", "sonde why 1234"},
+		{"The whole graph as a picture", "sonde why --dot --all 1234 | dot -Tsvg > waits.svg"},
+	},
+	.max_arguments = 1,
+	.stray = "one process at a time",
+};
+
+static int print(const struct why_args *args, const struct wait_answer *a, FILE *out, struct err *err)
+{
+	struct why_options o = {.term = term_describe(fileno(out)), .all = args->all};
+	struct buf text = {0};
+	int rc = args->json ? view_why_json(a, &o, &text, err)
+		: args->dot ? view_why_dot(a, &o, &text, err)
+			    : view_why(a, &o, &text, err);
+
+	if (!rc)
+		fwrite(text.data, 1, text.len, out);
+	buf_release(&text);
+	return rc;
+}
+
+static int run(const struct why_args *args, pid_t pid, const struct snapshot_options *options)
+{
+	struct wait_answer answer = {0};
+	struct err err = {0};
+	FILE *out;
+	int rc = wait_answer_new(options, pid, (pid_t)args->chain_of, &answer, &err);
+
+	if (!rc)
+		rc = cmd_open_output(args->output, &out, &err);
+	if (!rc) {
+		rc = print(args, &answer, out, &err);
+		if (cmd_close_output("why", out, args->output) && !rc)
+			rc = STATUS_FAILED;
+	}
+	wait_answer_release(&answer);
+	return rc < 0 ? cmd_failed("why", &err) : rc;
+}
+
+int cmd_why(int argc, char **argv)
+{
+	struct why_args args = {0};
+	struct snapshot_options options = {0};
+	struct options_rest rest;
+	struct err err = {0};
+	pid_t pid;
+	int status = options_parse(&why_usage, argc, argv, &args, &rest);
+
+	if (status != OPTIONS_RUN)
+		return status;
+	if (!rest.count)
+		return options_complain(&why_usage, "which process? Give its number or its name");
+	if (args.json && args.dot)
+		return options_complain(&why_usage, "--json or --dot, not both");
+	if (target_look(args.look, &options.method, &err) || target_find(rest.args[0], &pid, &err))
+		return cmd_failed("why", &err);
+	return run(&args, pid, &options);
+}

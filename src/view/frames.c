@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Stacks of a snapshot in lines. */
+#include "view/why_priv.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "os/syscalls.h"
+
+static const char *base_name(const char *path)
+{
+	const char *slash = path ? strrchr(path, '/') : NULL;
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+void stack_lines(struct snapshot *s, const struct snapshot_thread *t, size_t from,
+	bool (*each)(void *ctx, const struct stack_line *line), void *ctx)
+{
+	for (size_t i = from; i < t->frame_count; i++) {
+		struct live_name name = snapshot_name(s, t->frames[i].id);
+		struct stack_line line = {
+			.module = name.module,
+			.address = name.start,
+			.guessed = t->frames[i].at.how == UNWIND_SCAN,
+		};
+
+		if (!name.answer.count && !each(ctx, &line))
+			return;
+		for (size_t level = 0; level < name.answer.count; level++) {
+			line.function = name.answer.levels[level].name;
+			line.file = base_name(name.answer.levels[level].file);
+			line.line = name.answer.levels[level].line;
+			line.inlined = level + 1 < name.answer.count;
+			if (!each(ctx, &line))
+				return;
+		}
+	}
+}
+
+void stack_line_words(
+	const struct stack_line *line, const struct term *t, size_t columns, struct buf *out)
+{
+	char where[160] = "", number[64];
+	const char *function = line->function;
+	size_t room;
+
+	if (line->file && line->line)
+		snprintf(where, sizeof(where), "%.120s:%" PRIu32, line->file, line->line);
+	else if (line->module)
+		snprintf(where, sizeof(where), "%.140s", line->module);
+	if (!function) {
+		snprintf(number, sizeof(number), "0x%" PRIx64, line->address);
+		function = number;
+	}
+	room = columns ? columns - 2 : 0;
+	if (columns && room > term_width(where) + 12)
+		room -= term_width(where);
+	name_fit(out, function, room, t->unicode);
+	if (line->guessed)
+		buf_char(out, '?');
+	buf_str(out, "  ");
+	paint_on(out, t, PAINT_DIM);
+	words_text(out, where);
+	if (line->inlined)
+		buf_str(out, " (inlined)");
+	paint_off(out, t, PAINT_DIM);
+}
+
+struct text_ctx {
+	const struct term *term;
+	const char *indent;
+	struct buf *out;
+	size_t limit, lines;
+};
+
+static bool text_line(void *arg, const struct stack_line *line)
+{
+	struct text_ctx *c = arg;
+	size_t indent = term_width(c->indent);
+
+	if (c->limit && c->lines++ >= c->limit)
+		return true;
+	buf_str(c->out, c->indent);
+	stack_line_words(line, c->term,
+		c->term->columns > indent + 20 ? c->term->columns - indent : 0, c->out);
+	buf_char(c->out, '\n');
+	return true;
+}
+
+/* Why there is less than a whole stack, or none. */
+static const char *hole(const struct snapshot_thread *t)
+{
+	if (t->process->refused)
+		return "[not ours to read]";
+	if (t->look.compat)
+		return "[32-bit code: its stack is not walked]";
+	if (t->faith == SNAPSHOT_MOVED)
+		return "[it ran while it was looked at]";
+	if (!t->has_stack)
+		return strchr("ZX", t->look.wait.state) ? "[ended]" : "[no stack]";
+	return t->end == UNWIND_ROOT ? NULL : "[the stack goes on, and cannot be walked further]";
+}
+
+void stack_text(struct snapshot *s, const struct snapshot_thread *t, size_t from, size_t limit,
+	const char *indent, const struct term *term, struct buf *out)
+{
+	struct text_ctx c = {.term = term, .indent = indent, .out = out, .limit = limit};
+	const char *why = hole(t);
+
+	stack_lines(s, t, from, text_line, &c);
+	if (limit && c.lines > limit) {
+		buf_str(out, indent);
+		paint_on(out, term, PAINT_DIM);
+		buf_printf(out, "and %zu more", c.lines - limit);
+		paint_off(out, term, PAINT_DIM);
+		buf_char(out, '\n');
+	}
+	if (why) {
+		buf_str(out, indent);
+		paint(out, term, PAINT_NOTE, why);
+		buf_char(out, '\n');
+	}
+}
+
+/* ---- JSON ---- */
+
+struct json_ctx {
+	struct buf *out;
+	bool any;
+};
+
+static void comma(struct json_ctx *c)
+{
+	if (c->any)
+		buf_char(c->out, ',');
+	c->any = true;
+}
+
+static void json_name(struct buf *out, const struct stack_line *line)
+{
+	char number[256];
+
+	if (line->function) {
+		buf_json(out, line->function);
+		return;
+	}
+	snprintf(number, sizeof(number), "%.200s+0x%" PRIx64, line->module ? line->module : "[unmapped]",
+		line->address);
+	buf_json(out, number);
+}
+
+static bool name_item(void *arg, const struct stack_line *line)
+{
+	struct json_ctx *c = arg;
+
+	comma(c);
+	json_name(c->out, line);
+	return true;
+}
+
+static bool frame_item(void *arg, const struct stack_line *line)
+{
+	struct json_ctx *c = arg;
+
+	comma(c);
+	buf_str(c->out, "{\"function\":");
+	json_name(c->out, line);
+	if (line->file) {
+		buf_str(c->out, ",\"file\":");
+		buf_json(c->out, line->file);
+		buf_printf(c->out, ",\"line\":%" PRIu32, line->line);
+	}
+	if (line->module) {
+		buf_str(c->out, ",\"module\":");
+		buf_json(c->out, line->module);
+	}
+	if (line->inlined)
+		buf_str(c->out, ",\"inlined\":true");
+	if (line->guessed)
+		buf_str(c->out, ",\"guessed\":true");
+	buf_char(c->out, '}');
+	return true;
+}
+
+void stack_json(struct snapshot *s, const struct snapshot_thread *t, struct buf *out)
+{
+	struct json_ctx names = {.out = out}, frames = {.out = out};
+	const char *why = hole(t);
+
+	buf_str(out, "\"stack\":[");
+	stack_lines(s, t, 0, name_item, &names);
+	buf_str(out, "],\"frames\":[");
+	stack_lines(s, t, 0, frame_item, &frames);
+	buf_printf(out, "],\"whole\":%s", t->has_stack && t->end == UNWIND_ROOT ? "true" : "false");
+	if (why) {
+		buf_str(out, ",\"hole\":");
+		buf_json(out, why);
+	}
+}
+
+void thread_state_words(const struct snapshot_thread *t, struct buf *out)
+{
+	const char *call = syscall_name(t->reason.syscall);
+
+	switch (t->look.wait.state) {
+	case 'R':
+		buf_str(out, "runs, or is ready to");
+		return;
+	case 'T':
+		buf_str(out, "stopped");
+		return;
+	case 't':
+		buf_str(out, "stopped by a tracer");
+		return;
+	case 'Z':
+	case 'X':
+		buf_str(out, "ended");
+		return;
+	default:
+		break;
+	}
+	if (t->reason.state == STATE_STOPPED)
+		buf_str(out, "frozen");
+	else if (t->reason.state == STATE_PAGE_FAULT)
+		buf_str(out, "asleep in a page fault");
+	else
+		buf_printf(out, "asleep%s%s", call ? " in " : "", call ? call : "");
+	if (t->look.wait.state == 'D')
+		buf_str(out, ", uninterruptible");
+	if (!call && t->look.wait.where[0])
+		buf_printf(out, " (%s)", t->look.wait.where);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* All stacks of a process: threads with the same stack are one entry. */
+#include "view/why_priv.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* So many names are told; the others are counted. */
+#define MOST_NAMES 8u
+
+static bool same_stack(const struct snapshot_thread *a, const struct snapshot_thread *b)
+{
+	if (a->frame_count != b->frame_count || a->faith != b->faith || a->end != b->end ||
+		a->look.wait.state != b->look.wait.state ||
+		a->look.wait.syscall != b->look.wait.syscall)
+		return false;
+	for (size_t i = 0; i < a->frame_count; i++)
+		if (a->frames[i].id != b->frames[i].id)
+			return false;
+	return true;
+}
+
+/* By stack, so that equal ones stand together; then by thread id. */
+static int compare_stacks(const void *x, const void *y)
+{
+	const struct snapshot_thread *a = *(struct snapshot_thread *const *)x;
+	const struct snapshot_thread *b = *(struct snapshot_thread *const *)y;
+	size_t common = a->frame_count < b->frame_count ? a->frame_count : b->frame_count;
+
+	for (size_t i = 1; i <= common; i++) {
+		uint32_t ida = a->frames[a->frame_count - i].id, idb = b->frames[b->frame_count - i].id;
+
+		if (ida != idb)
+			return (ida > idb) - (ida < idb);
+	}
+	if (a->frame_count != b->frame_count)
+		return (a->frame_count > b->frame_count) - (a->frame_count < b->frame_count);
+	if (a->look.wait.state != b->look.wait.state)
+		return (a->look.wait.state > b->look.wait.state) - (a->look.wait.state < b->look.wait.state);
+	if (a->look.wait.syscall != b->look.wait.syscall)
+		return (a->look.wait.syscall > b->look.wait.syscall) -
+			(a->look.wait.syscall < b->look.wait.syscall);
+	if (a->faith != b->faith)
+		return (a->faith > b->faith) - (a->faith < b->faith);
+	return (a->look.tid > b->look.tid) - (a->look.tid < b->look.tid);
+}
+
+struct stack_group {
+	size_t first, count; /* in the sorted threads */
+	pid_t tid;           /* its lowest */
+};
+VEC_TYPE(stack_groups, struct stack_group);
+
+static int compare_groups(const void *x, const void *y)
+{
+	const struct stack_group *a = x, *b = y;
+
+	return (a->tid > b->tid) - (a->tid < b->tid);
+}
+
+/* Groups in the order of their first threads. */
+static int group(const struct stack_threads *threads, struct stack_threads *sorted, struct stack_groups *ret)
+{
+	if (vec_reserve(sorted, threads->len + 1))
+		return -ENOMEM;
+	vec_each(threads, t)
+		sorted->data[sorted->len++] = *t;
+	qsort(sorted->data, sorted->len, sizeof(*sorted->data), compare_stacks);
+	for (size_t i = 0; i < sorted->len; i++) {
+		struct stack_group g = {i, 1, sorted->data[i]->look.tid};
+
+		while (i + 1 < sorted->len && same_stack(sorted->data[g.first], sorted->data[i + 1])) {
+			i++;
+			g.count++;
+			g.tid = sorted->data[i]->look.tid < g.tid ? sorted->data[i]->look.tid : g.tid;
+		}
+		if (vec_push(ret, g))
+			return -ENOMEM;
+	}
+	if (ret->len)
+		qsort(ret->data, ret->len, sizeof(*ret->data), compare_groups);
+	return 0;
+}
+
+static void thread_names(struct snapshot_thread *const *threads, size_t count, const struct term *t,
+	struct buf *out)
+{
+	size_t shown = count > MOST_NAMES + 1 ? MOST_NAMES : count;
+
+	for (size_t i = 0; i < shown; i++) {
+		if (i)
+			buf_str(out, ", ");
+		paint_on(out, t, PAINT_TITLE);
+		words_text(out, threads[i]->look.name);
+		paint_off(out, t, PAINT_TITLE);
+		buf_printf(out, "[%d]", (int)threads[i]->look.tid);
+	}
+	if (shown < count)
+		buf_printf(out, " and %zu more", count - shown);
+}
+
+static void last_ran(struct snapshot_thread *const *threads, size_t count, struct buf *out)
+{
+	uint64_t least = UINT64_MAX, most = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		uint64_t ns = threads[i]->look.idle_ns;
+
+		if (ns == LOOK_UNKNOWN || threads[i]->look.wait.state == 'R')
+			return;
+		least = ns < least ? ns : least;
+		most = ns > most ? ns : most;
+	}
+	buf_str(out, ", last ran ");
+	wait_duration_words(least, out);
+	if (most / 2 > least && most > 10 * NS_PER_MS) {
+		buf_str(out, " to ");
+		wait_duration_words(most, out);
+	}
+	buf_str(out, " ago");
+}
+
+int view_stacks(struct snapshot *s, const struct stack_threads *threads, const struct term *t,
+	struct buf *out, struct err *err)
+{
+	struct stack_threads sorted = {0};
+	struct stack_groups groups = {0};
+	int rc = group(threads, &sorted, &groups);
+
+	vec_each(&groups, g) {
+		struct snapshot_thread **members = &sorted.data[g->first];
+
+		if (rc)
+			break;
+		if (g != groups.data)
+			buf_char(out, '\n');
+		if (g->count > 1)
+			buf_printf(out, "%zu threads: ", g->count);
+		thread_names(members, g->count, t, out);
+		buf_str(out, "\n  ");
+		paint_on(out, t, PAINT_NOTE);
+		thread_state_words(members[0], out);
+		last_ran(members, g->count, out);
+		paint_off(out, t, PAINT_NOTE);
+		buf_char(out, '\n');
+		stack_text(s, members[0], 0, 0, "    ", t, out);
+	}
+	vec_release(&sorted);
+	vec_release(&groups);
+	return rc || out->failed ? err_nomem(err) : 0;
+}
+
+static void thread_object(struct snapshot *s, const struct snapshot_thread *t, struct buf *out)
+{
+	char state[2] = {t->look.wait.state, '\0'};
+	struct buf words = {0};
+
+	buf_printf(out, "{\"pid\":%d,\"tid\":%d,\"name\":", (int)t->look.pid, (int)t->look.tid);
+	buf_json(out, t->look.name);
+	buf_str(out, ",\"state\":");
+	buf_json(out, state);
+	thread_state_words(t, &words);
+	buf_str(out, ",\"doing\":");
+	buf_json(out, words.data ? words.data : "");
+	buf_release(&words);
+	if (t->look.idle_ns != LOOK_UNKNOWN)
+		buf_printf(out, ",\"since_ns\":%" PRIu64, t->look.idle_ns);
+	buf_char(out, ',');
+	stack_json(s, t, out);
+	buf_char(out, '}');
+}
+
+int view_stacks_json(
+	struct snapshot *s, const struct stack_threads *threads, struct buf *out, struct err *err)
+{
+	struct snapshot_cost cost = snapshot_cost(s);
+
+	buf_str(out, "{\"threads\":[");
+	vec_each(threads, t) {
+		buf_str(out, t == threads->data ? "\n" : ",\n");
+		thread_object(s, *t, out);
+	}
+	buf_printf(out, "],\n\"pause_ns\":%" PRIu64 ",\"method\":", cost.pause_ns);
+	buf_json(out, cost.method);
+	buf_str(out, "}\n");
+	return out->failed ? err_nomem(err) : 0;
+}

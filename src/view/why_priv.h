@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the views of a snapshot share: frames as lines, threads in words. */
+#ifndef SONDE_VIEW_WHY_PRIV_H
+#define SONDE_VIEW_WHY_PRIV_H
+
+#include "view/view_priv.h"
+#include "view/why.h"
+
+/* One line of a stack: a function, inlined or not. */
+struct stack_line {
+	const char *function; /* NULL: none known */
+	const char *file;     /* base name; NULL */
+	uint32_t line;
+	const char *module;   /* NULL: none */
+	uint64_t address;     /* in the module; of its function where that is all that is known */
+	bool inlined, guessed;
+};
+
+/* Calls `each` for the lines of frames from `from` on, innermost first, until it returns false. */
+void stack_lines(struct snapshot *s, const struct snapshot_thread *t, size_t from,
+	bool (*each)(void *ctx, const struct stack_line *line), void *ctx);
+
+/* "parse_object  json.c:118" or "read  libc.so.6" within so many columns (0: any). */
+void stack_line_words(
+	const struct stack_line *line, const struct term *t, size_t columns, struct buf *out);
+
+/* At most `limit` lines (0: all) with `indent`, and how many more there are. */
+void stack_text(struct snapshot *s, const struct snapshot_thread *t, size_t from, size_t limit,
+	const char *indent, const struct term *term, struct buf *out);
+
+/* "stack": [...] as names, and "frames": [...] in full. */
+void stack_json(struct snapshot *s, const struct snapshot_thread *t, struct buf *out);
+
+/* What a thread is in, in a few words: "asleep in futex", "runs", "stopped". */
+void thread_state_words(const struct snapshot_thread *t, struct buf *out);
+
+#endif
