@@ -20,6 +20,7 @@ enum {
 	STAT_STIME = 15,
 	STAT_THREADS = 20,
 	STAT_RSS = 24,
+	STAT_CPU = 39,
 };
 
 /* The text of a field; NULL when there are not so many. A name may hold anything, also ')'. */
@@ -124,10 +125,11 @@ static uint64_t sched_count(const char *text, const char *key)
 int usage_sched(pid_t pid, pid_t tid, struct usage_sched *ret, struct err *err)
 {
 	char text[8192], what[48];
+	const char *cpu;
 	uint64_t times;
 	ssize_t n;
 
-	*ret = (struct usage_sched){0};
+	*ret = (struct usage_sched){.cpu = -1};
 	snprintf(what, sizeof(what), "task/%d/schedstat", (int)tid);
 	n = proc_read_small(pid, what, text, sizeof(text));
 	if (n == -ESRCH)
@@ -139,6 +141,10 @@ int usage_sched(pid_t pid, pid_t tid, struct usage_sched *ret, struct err *err)
 		ret->last_ns = sched_time(text, "se.exec_start");
 		ret->switches = sched_count(text, "nr_switches");
 	}
+	snprintf(what, sizeof(what), "task/%d/stat", (int)tid);
+	cpu = proc_read_small(pid, what, text, sizeof(text)) > 0 ? stat_field(text, STAT_CPU) : NULL;
+	if (cpu)
+		ret->cpu = (int)strtol(cpu, NULL, 10);
 	return 0;
 }
 

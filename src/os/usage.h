@@ -25,8 +25,9 @@ int usage_thread(pid_t pid, pid_t tid, struct usage_marks *ret, struct err *err)
 struct usage_sched {
 	uint64_t ran_ns, queued_ns; /* so far: on a CPU, and ready to run without one */
 	uint64_t switches;          /* how often it has left a CPU; 0: not known */
-	uint64_t last_ns;           /* when it last was on a CPU, on the scheduler's own clock, which is none
-				     * of ours: compare it with that of a thread that runs; 0: not known */
+	uint64_t last_ns;           /* when it last was on a CPU, on that CPU's clock (sched_clock.h); 0: not
+				     * known */
+	int cpu;                    /* which one; -1: not known */
 };
 
 /* -ESRCH: gone. What the kernel does not tell is 0 (CONFIG_SCHEDSTATS, CONFIG_SCHED_DEBUG). */

@@ -5,26 +5,32 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "os/sched_clock.h"
 #include "os/usage.h"
 
 /* A process may start threads faster than they are listed; what is new in the last list is new. */
 #define MOST_LISTINGS 3
 
+struct proc_look {
+	struct look look;
+	struct sched_clock clock;
+};
+
 static int proc_open(struct look **ret, struct err *err)
 {
-	struct look *l = calloc(1, sizeof(*l));
+	struct proc_look *l = calloc(1, sizeof(*l));
 
 	if (!l)
 		return err_nomem(err);
-	l->ops = &look_proc;
-	*ret = l;
+	l->look.ops = &look_proc;
+	*ret = &l->look;
 	return 0;
 }
 
 static void proc_free(struct look *l)
 {
+	sched_clock_release(&((struct proc_look *)l)->clock);
 	free(l);
 }
 
@@ -45,8 +51,7 @@ static void take_regs(struct thread_look *t)
 	t->compat = t->wait.sp && t->wait.sp >> 32 == 0 && t->wait.pc >> 32 == 0;
 }
 
-/* `now_ns` is our own last_ns: the scheduler's clock as of this moment, or nearly. */
-static void take_sched(struct thread_look *t, uint64_t now_ns)
+static void take_sched(struct proc_look *p, struct thread_look *t)
 {
 	struct usage_sched sched;
 
@@ -55,8 +60,8 @@ static void take_sched(struct thread_look *t, uint64_t now_ns)
 		return;
 	t->ran_ns = sched.ran_ns;
 	t->queued_ns = sched.queued_ns;
-	if (sched.last_ns && now_ns)
-		t->idle_ns = sched.last_ns < now_ns ? now_ns - sched.last_ns : 0;
+	if (sched.last_ns)
+		t->idle_ns = sched_clock_ago(&p->clock, sched.cpu, sched.last_ns);
 	if (sched.switches)
 		t->switches = sched.switches;
 	else
@@ -64,13 +69,13 @@ static void take_sched(struct thread_look *t, uint64_t now_ns)
 }
 
 /* *ret_refused: what is not ours to read of this thread, -errno. */
-static int look_at(pid_t pid, pid_t tid, uint64_t now_ns, struct thread_look *t, int *ret_refused)
+static int look_at(struct proc_look *p, pid_t pid, pid_t tid, struct thread_look *t, int *ret_refused)
 {
 	int rc;
 
 	*t = (struct thread_look){.pid = pid, .tid = tid};
 	/* First the count: what is read after it and still belongs to it is of one sleep. */
-	take_sched(t, now_ns);
+	take_sched(p, t);
 	rc = thread_wait_read(pid, tid, &t->wait, NULL);
 	if (rc == -ESRCH || proc_thread_name(pid, tid, t->name, sizeof(t->name), NULL))
 		return -ESRCH;
@@ -80,9 +85,8 @@ static int look_at(pid_t pid, pid_t tid, uint64_t now_ns, struct thread_look *t,
 	return 0;
 }
 
-static int look_at_all(pid_t pid, struct thread_looks *ret, struct err *err)
+static int look_at_all(struct proc_look *p, pid_t pid, struct thread_looks *ret, struct err *err)
 {
-	struct usage_sched own = {0};
 	struct pid_vec tids = {0};
 	size_t seen = 0;
 	int refused = 0, rc = 0;
@@ -93,11 +97,10 @@ static int look_at_all(pid_t pid, struct thread_looks *ret, struct err *err)
 			break;
 		seen = tids.len;
 		ret->len = 0;
-		usage_sched(getpid(), gettid(), &own, NULL);
 		vec_each(&tids, tid) {
 			struct thread_look t;
 
-			if (look_at(pid, *tid, own.last_ns, &t, &refused))
+			if (look_at(p, pid, *tid, &t, &refused))
 				continue;
 			if (vec_push(ret, t))
 				rc = err_nomem(err);
@@ -111,15 +114,14 @@ static int look_at_all(pid_t pid, struct thread_looks *ret, struct err *err)
 
 static int proc_read(struct look *l, pid_t pid, pid_t tid, struct thread_looks *ret, struct err *err)
 {
-	struct usage_sched own = {0};
+	struct proc_look *p = (struct proc_look *)l;
 	struct thread_look t;
 	int refused = 0;
 
 	ret->len = 0;
 	if (!tid)
-		return look_at_all(pid, ret, err);
-	usage_sched(getpid(), gettid(), &own, NULL);
-	if (look_at(pid, tid, own.last_ns, &t, &refused))
+		return look_at_all(p, pid, ret, err);
+	if (look_at(p, pid, tid, &t, &refused))
 		return err_set(err, ESRCH, "process %d has no thread %d", (int)pid, (int)tid);
 	if (vec_push(ret, t))
 		return err_nomem(err);
