@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -103,6 +104,12 @@ int ptrace_next(pid_t tid, struct ptrace_event *ret)
 	else
 		ret->signal = WSTOPSIG(status);
 	return 0;
+}
+
+void ptrace_tracer_gone(pid_t tracer)
+{
+	while (!syscall(SYS_tgkill, getpid(), tracer, 0))
+		usleep(50);
 }
 
 #if defined(__x86_64__)

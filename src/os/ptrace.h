@@ -62,6 +62,10 @@ struct ptrace_event {
  * there is no such thread any more. */
 int ptrace_next(pid_t tid, struct ptrace_event *ret);
 
+/* A thread of ours that was the tracer of others was joined. That is not yet its end: the kernel wakes who
+ * joins, and then lets go of what was traced. Returns after that. */
+void ptrace_tracer_gone(pid_t tracer);
+
 /*
  * A stop that interrupted a system call has an after-effect in the target: most calls are started
  * again by the kernel, a few return EINTR. At a stop we asked for, this says that the kernel should

@@ -80,9 +80,7 @@ static uint64_t cycles_ns(const struct perf_sampler *s, uint64_t cycles)
 	return ps / 1000 ? ps / 1000 : 1;
 }
 
-#define MAX_KERNEL_FRAMES 256
-
-/* The fields of a sample from CALLCHAIN on; `ips` has room for MAX_KERNEL_FRAMES. */
+/* The fields of a sample from CALLCHAIN on; `ips` has room for PERF_KERNEL_FRAMES. */
 static void decode_stack(
 	struct cursor *c, uint64_t sample_type, uint64_t *ips, struct raw_stack *stack)
 {
@@ -90,7 +88,7 @@ static void decode_stack(
 
 	stack->kernel_ips = ips;
 	if (sample_type & PERF_SAMPLE_CALLCHAIN)
-		stack->kernel_count = kernel_chain(c, ips, MAX_KERNEL_FRAMES);
+		stack->kernel_count = kernel_chain(c, ips, PERF_KERNEL_FRAMES);
 	abi = cursor_u64(c);
 	if (abi != PERF_SAMPLE_REGS_ABI_NONE)
 		read_regs(c, &stack->regs);
@@ -164,22 +162,28 @@ static void take_sample(struct perf_sampler *s, struct cpu_ring *r, struct watch
 	early_store_drop(&r->early, r->ring.tail);
 }
 
+void perf_read_sample(struct cursor *c, uint64_t sample_type, uint64_t *ips, struct raw_sample *ret,
+	uint64_t *ret_period)
+{
+	cursor_skip(c, 8); /* ip: in the registers, or first in the chain */
+	ret->pid = (pid_t)cursor_u32(c); /* 0: the idle task; -1: one that is no process any more */
+	ret->tid = (pid_t)cursor_u32(c);
+	ret->time_ns = cursor_u64(c);
+	ret->cpu = (uint16_t)cursor_u32(c);
+	cursor_skip(c, 4);
+	if (sample_type & PERF_SAMPLE_PERIOD)
+		*ret_period = cursor_u64(c);
+	decode_stack(c, sample_type, ips, &ret->stack);
+}
+
 static void decode_sample(struct perf_sampler *s, struct cpu_ring *r, struct cursor *c)
 {
-	uint64_t ips[MAX_KERNEL_FRAMES], period = 0;
+	uint64_t ips[PERF_KERNEL_FRAMES], period = 0;
 	struct raw_sample raw = {0};
 	struct watched_event *e = perf_event_of(r, cursor_u64(c));
 	bool off_cpu = e && e->off_cpu;
 
-	cursor_skip(c, 8); /* ip: in the registers, or first in the chain */
-	raw.pid = (pid_t)cursor_u32(c); /* 0: the idle task; -1: one that is no process any more */
-	raw.tid = (pid_t)cursor_u32(c);
-	raw.time_ns = cursor_u64(c);
-	raw.cpu = (uint16_t)cursor_u32(c);
-	cursor_skip(c, 4);
-	if (!off_cpu)
-		period = cursor_u64(c);
-	decode_stack(c, off_cpu ? s->off_attr.sample_type : s->attr.sample_type, ips, &raw.stack);
+	perf_read_sample(c, off_cpu ? s->off_attr.sample_type : s->attr.sample_type, ips, &raw, &period);
 	if (c->bad)
 		session_lost(s->session, LOSS_MALFORMED, 1);
 	else if (!off_cpu)

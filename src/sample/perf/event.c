@@ -71,10 +71,8 @@ static void set_sampling(struct perf_event_attr *attr, const struct sampler_opti
 	memset(attr, 0, sizeof(*attr));
 	set_common(attr);
 	perf_set_user_stack(attr, o->stack_bytes ? o->stack_bytes : stack_size_bytes(STACK_SIZE_FIRST));
-	perf_set_tracking(attr);
 	attr->sample_type |= PERF_SAMPLE_PERIOD;
 	attr->wakeup_events = 1 + (o->frequency_hz - 1) / WAKEUPS_HZ;
-	attr->inherit = 1;
 }
 
 static void set_cycles(struct perf_event_attr *attr, const struct sampler_options *o)
@@ -124,6 +122,8 @@ int perf_choose_event(struct perf_sampler *s, struct err *err)
 		for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
 			set_sampling(&s->attr, &s->options);
 			events[i].set(&s->attr, &s->options);
+			perf_set_tracking(&s->attr);
+			s->attr.inherit = 1;
 			if (user_only)
 				set_user_only(&s->attr);
 			rc = perf_try_open(&s->attr);
@@ -135,4 +135,23 @@ int perf_choose_event(struct perf_sampler *s, struct err *err)
 		}
 	}
 	return rights_perf_refused(-rc, 0, err);
+}
+
+int perf_choose_clock(
+	const struct sampler_options *options, struct perf_event_attr *ret, struct err *err)
+{
+	struct perf_event_attr attr;
+	int rc;
+
+	set_sampling(&attr, options);
+	set_clock(&attr, options);
+	rc = perf_try_open(&attr);
+	if (rc) {
+		set_user_only(&attr);
+		rc = perf_try_open(&attr);
+	}
+	if (rc)
+		return rights_perf_refused(-rc, 0, err);
+	*ret = attr;
+	return 0;
 }

@@ -29,6 +29,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
+#include "base/cursor.h"
 #include "base/histogram.h"
 #include "base/table.h"
 #include "base/vec.h"
@@ -212,6 +213,11 @@ void perf_set_user_stack(struct perf_event_attr *attr, uint32_t stack_bytes);
 /* Whether the event can be opened on ourselves; 0 or -errno. */
 int perf_try_open(const struct perf_event_attr *attr);
 
+/* The CPU clock, with registers and stacks as `options` has it; no thread inherits it, and it tells of nothing
+ * else. Opened on ourselves, as a try. */
+int perf_choose_clock(
+	const struct sampler_options *options, struct perf_event_attr *ret, struct err *err);
+
 /* cycles.c: cycle_ps, where the event counts cycles */
 void perf_measure_cycle(struct perf_sampler *s);
 
@@ -315,7 +321,13 @@ void perf_first_period(struct perf_sampler *s, struct cpu_ring *r, struct watche
 void perf_take_over(struct perf_sampler *s, struct cpu_ring *r, const struct watched_event *old,
 	struct watched_event *new);
 
-/* decode.c: hands the ring's next record to the session */
+/* decode.c: a sample, from behind its IDENTIFIER on; `ips` has room for PERF_KERNEL_FRAMES. What is
+ * copied stays where it is. */
+#define PERF_KERNEL_FRAMES 256
+void perf_read_sample(struct cursor *c, uint64_t sample_type, uint64_t *ips, struct raw_sample *ret,
+	uint64_t *ret_period);
+
+/* Hands the ring's next record to the session. */
 void perf_decode(struct perf_sampler *s, struct cpu_ring *r);
 uint64_t perf_record_time(const struct perf_sampler *s, const struct perf_event_header *header);
 

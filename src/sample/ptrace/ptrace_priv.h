@@ -18,7 +18,8 @@
  *	waits.c    and who sleeps, since when; sleepers.c what the session is told of that
  *	stops.c    what to do with a thread that has stopped
  *	snapshot.c a sample of all threads, at a signal
- *	ring.c     the queue between the two; dump_size.c how much is copied; pause.c how long it took
+ *	ring.c     the queue between the two; dump_size.c how much is copied; pause.c how long it took;
+ *	user_stack.c what is copied
  */
 #ifndef SONDE_SAMPLE_PTRACE_PRIV_H
 #define SONDE_SAMPLE_PTRACE_PRIV_H
@@ -34,6 +35,7 @@
 #include "sample/ptrace/on_signal.h"
 #include "sample/ptrace/pause.h"
 #include "sample/ptrace/ring.h"
+#include "sample/ptrace/user_stack.h"
 #include "sample/sampler.h"
 #include "sample/state.h"
 #include "sample/throttling.h"

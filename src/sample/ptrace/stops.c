@@ -6,63 +6,18 @@
 #include "sample/ptrace/ptrace_priv.h"
 
 #include <stdio.h>
-#include <sys/uio.h>
 
 #include "base/clock.h"
 #include "os/child.h"
 
 /* ---- a sample ---- */
 
-#if defined(__x86_64__)
-static uint64_t take_regs(const ptrace_gregs *g, struct unwind_regs *ret)
-{
-	/* By DWARF number: System V psABI for AMD64, figure 3.36. */
-	const uint64_t values[] = {g->rax, g->rdx, g->rcx, g->rbx, g->rsi, g->rdi, g->rbp, g->rsp,
-		g->r8, g->r9, g->r10, g->r11, g->r12, g->r13, g->r14, g->r15, g->rip};
-	size_t count = sizeof(values) / sizeof(values[0]);
-
-	for (size_t i = 0; i < count; i++)
-		ret->value[i] = values[i];
-	ret->known = (1ULL << count) - 1;
-	return g->rsp;
-}
-
-/* The code segment says which instruction set runs; 0x33 is that of 64-bit programs. */
-static bool is_64_bit(const ptrace_gregs *g)
-{
-	return g->cs == 0x33;
-}
-#else
-static uint64_t take_regs(const ptrace_gregs *g, struct unwind_regs *ret)
-{
-	for (size_t i = 0; i < 31; i++)
-		ret->value[i] = g->regs[i];
-	ret->value[UNWIND_A64_SP] = g->sp;
-	ret->value[UNWIND_A64_PC] = g->pc;
-	ret->known = (1ULL << UNWIND_MAX_REGS) - 1;
-	return g->sp;
-}
-
-static bool is_64_bit(const ptrace_gregs *g)
-{
-	return !(g->pstate & 0x10); /* PSR_MODE32_BIT */
-}
-#endif
-
 /* Fills in registers and stack of a stopped thread. */
 static void copy_stack(struct tracer *t, const struct traced *th, const ptrace_gregs *g, struct note *n)
 {
-	uint64_t sp = take_regs(g, &n->regs);
-	size_t bytes = dump_size_of(&t->sizes, th->tid);
-	struct iovec local = {n->stack, bytes}, remote = {(void *)(uintptr_t)sp, bytes};
-	ssize_t got;
-
-	if (!is_64_bit(g)) {
-		n->regs.known = 0;
-		return;
-	}
-	got = process_vm_readv(th->tid, &local, 1, &remote, 1, 0);
-	n->stack_bytes = got > 0 ? (size_t)got : 0;
+	n->regs.known = 0;
+	n->stack_bytes = ptrace_copy_stack(
+		th->tid, g, &n->regs, n->stack, dump_size_of(&t->sizes, th->tid));
 }
 
 /* Whether it had a CPU at the tick; else it waited for one since before that. (That we took its CPU

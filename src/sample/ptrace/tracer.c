@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -264,13 +263,6 @@ int tracer_ask(struct tracer *t, struct tracer_request *r, struct err *err)
 	return r->rc;
 }
 
-/* Joined is not yet ended: the kernel wakes who joins, and then lets go of what was traced. */
-static void wait_until_gone(pid_t tid)
-{
-	while (!syscall(SYS_tgkill, getpid(), tid, 0))
-		usleep(50);
-}
-
 void tracer_end(struct tracer *t)
 {
 	if (!t->started)
@@ -280,7 +272,7 @@ void tracer_end(struct tracer *t)
 	wake(t);
 	pthread_mutex_unlock(&t->lock);
 	pthread_join(t->thread, NULL);
-	wait_until_gone(t->tid);
+	ptrace_tracer_gone(t->tid);
 	t->started = false;
 	traced_free_all(t);
 	if (t->own_times_fd >= 0)

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A thread that runs, by stopping it for some microseconds.
+ *
+ * A thread of ours does it that ends when it is done: then the kernel lets go of what it traced, stopped or
+ * not, and whatever it was asked for. So no way out of here leaves anyone stopped.
+ */
+#include "sample/snapshot/running_priv.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "os/rights.h"
+#include "os/thread_wait.h"
+#include "sample/ptrace/user_stack.h"
+
+/* Between the stops of a thread; as long it is looked after all the same, for a signal stops it as well. */
+#define SPACING_NS (3 * NS_PER_MS)
+
+/* One that runs on another CPU has stopped by then; longer it is not worth to keep a CPU busy. */
+#define ACTIVE_NS (200 * NS_PER_US)
+#define LOOK_AGAIN_US 100
+
+struct stopper {
+	const struct running_thread *thread;
+	struct running_samples *ret;
+	struct running_cost *cost;
+	struct err *err;
+	int rc;
+	pid_t tracer;
+	uint8_t *bytes;    /* RUNNING_STACK_BYTES */
+	uint64_t quiet_ns; /* then it was not known to stand stopped */
+	bool over;         /* it has ended, or is another program, or was stopped by others */
+};
+
+static bool runs(const struct running_thread *thread)
+{
+	struct thread_wait wait = {0};
+
+	thread_wait_read(thread->pid, thread->tid, &wait, NULL);
+	return wait.state == 'R';
+}
+
+static void go(struct stopper *s, int signal)
+{
+	struct running_cost *cost = s->cost;
+	uint64_t now_ns;
+
+	if (ptrace_go(s->thread->tid, signal))
+		return;
+	now_ns = clock_monotonic_ns();
+	cost->stops++;
+	cost->pause_ns += now_ns - s->quiet_ns;
+	if (now_ns - s->quiet_ns > cost->longest_ns)
+		cost->longest_ns = now_ns - s->quiet_ns;
+}
+
+static void copy(struct stopper *s)
+{
+	struct raw_stack stack = {0};
+	uint64_t time_ns = clock_monotonic_ns();
+	ptrace_gregs regs;
+	size_t got;
+
+	if (ptrace_get_regs(s->thread->tid, &regs)) {
+		go(s, 0);
+		return;
+	}
+	got = ptrace_copy_stack(s->thread->tid, &regs, &stack.regs, s->bytes, RUNNING_STACK_BYTES);
+	if (ptrace_restart(&regs, false)) {
+		ptrace_set_regs(s->thread->tid, &regs);
+		s->cost->restarted_calls++;
+	}
+	go(s, 0);
+	stack.has_regs = stack.regs.known;
+#if defined(__x86_64__)
+	stack.dump = (struct unwind_dump){stack.regs.value[UNWIND_X86_RSP], s->bytes, got};
+#else
+	stack.dump = (struct unwind_dump){stack.regs.value[UNWIND_A64_SP], s->bytes, got};
+#endif
+	if (running_keep(s->ret, s->thread, time_ns, &stack))
+		s->rc = err_nomem(s->err);
+}
+
+/* Sees to what has happened to the thread; what it was. */
+static enum ptrace_what attend(struct stopper *s, bool wanted)
+{
+	struct ptrace_event e;
+
+	if (ptrace_next(s->thread->tid, &e)) {
+		s->over = true;
+		return PTRACE_ENDED;
+	}
+	switch (e.what) {
+	case PTRACE_NOTHING:
+		s->quiet_ns = clock_monotonic_ns();
+		break;
+	case PTRACE_STOPPED:
+		if (wanted)
+			copy(s);
+		else
+			go(s, 0);
+		break;
+	case PTRACE_SIGNALLED:
+		go(s, e.signal);
+		break;
+	case PTRACE_GROUP_STOP:
+		ptrace_stay(s->thread->tid);
+		s->over = true;
+		break;
+	case PTRACE_ENDED:
+		s->over = true;
+		break;
+	case PTRACE_STARTED:
+	case PTRACE_EXECED:
+		s->over = true;
+		go(s, 0);
+		break;
+	}
+	return e.what;
+}
+
+/* Asks it to stop and waits for that, a while. */
+static void stop_once(struct stopper *s)
+{
+	uint64_t began_ns = clock_monotonic_ns();
+	enum ptrace_what what;
+
+	s->quiet_ns = began_ns;
+	if (!runs(s->thread) || ptrace_interrupt(s->thread->tid)) {
+		s->over = true;
+		return;
+	}
+	while (!s->over && s->quiet_ns < began_ns + RUNNING_DEADLINE_NS) {
+		what = attend(s, true);
+		if (what == PTRACE_STOPPED)
+			return;
+		if (what == PTRACE_SIGNALLED) /* the kernel forgets that it was asked */
+			ptrace_interrupt(s->thread->tid);
+		else if (s->quiet_ns > began_ns + ACTIVE_NS)
+			usleep(LOOK_AGAIN_US);
+	}
+	s->over = true;
+}
+
+static void wait_a_while(struct stopper *s)
+{
+	uint64_t until_ns = clock_monotonic_ns() + SPACING_NS;
+
+	while (!s->over && clock_monotonic_ns() < until_ns) {
+		attend(s, false);
+		usleep(LOOK_AGAIN_US);
+	}
+}
+
+static void *trace(void *arg)
+{
+	struct sched_param first = {.sched_priority = 1};
+	struct stopper *s = arg;
+	int rc;
+
+	s->tracer = gettid();
+	/* Who stands stopped waits for us. Refused to most, and done without then. */
+	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first);
+	if (!runs(s->thread))
+		return NULL;
+	rc = ptrace_seize(s->thread->tid, false);
+	if (rc) {
+		s->rc = rc == -ESRCH ? 0 : rights_trace_refused(-rc, s->thread->pid, s->err);
+		return NULL;
+	}
+	for (unsigned i = 0; i < RUNNING_STOPS && !s->over; i++) {
+		if (i)
+			wait_a_while(s);
+		stop_once(s);
+	}
+	return NULL;
+}
+
+int running_stop(const struct running_thread *thread, struct running_samples *ret,
+	struct running_cost *cost, struct err *err)
+{
+	struct stopper s = {.thread = thread, .ret = ret, .cost = cost, .err = err,
+		.bytes = malloc(RUNNING_STACK_BYTES)};
+	pthread_t tracer;
+	int code;
+
+	if (!s.bytes)
+		return err_nomem(err);
+	code = pthread_create(&tracer, NULL, trace, &s);
+	if (code) {
+		free(s.bytes);
+		return err_errno(err, code, "starting a thread");
+	}
+	pthread_join(tracer, NULL);
+	ptrace_tracer_gone(s.tracer);
+	free(s.bytes);
+	return s.rc;
+}
