@@ -124,7 +124,8 @@ static void ask_kinds(struct wait_graph *g, struct wait_node *n)
 	for (const struct wait_kind *const *kind = wait_kinds; *kind; kind++) {
 		n->wait = (struct wait){.timeout_ns = LOOK_UNKNOWN};
 		if ((*kind)->look(&l, &n->wait)) {
-			n->wait.kind = (*kind)->name;
+			if (!n->wait.kind)
+				n->wait.kind = (*kind)->name;
 			n->waits = true;
 			return;
 		}

@@ -75,6 +75,7 @@ struct wait {
 	uint64_t object_bytes;   /* at `address`; 0: one word */
 	bool ownerless;          /* the lock does not say who holds it: the graph looks for guards on stacks */
 	pid_t trouble_tid;       /* of the trouble: who it was */
+	bool own;                /* only the process itself, another thread of it, can end the wait */
 	uint64_t timeout_ns;     /* what is left of a time limit, LOOK_UNKNOWN: none or not known */
 	struct wait_blocker blockers[WAIT_MOST_BLOCKERS];
 	size_t blocker_count;
@@ -96,7 +97,8 @@ struct wait_look {
 
 struct wait_kind {
 	const char *name;
-	/* Whether the thread waits for this; fills *ret, which is all zero but for timeout_ns. */
+	/* Whether the thread waits for this; fills *ret, which is all zero but for timeout_ns. A `kind`
+	 * that it leaves NULL becomes the name above. */
 	bool (*look)(struct wait_look *l, struct wait *ret);
 };
 

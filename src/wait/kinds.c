@@ -7,6 +7,10 @@
 #include <string.h>
 
 const struct wait_kind *const wait_kinds[] = {
+	&wait_kind_traced,
+	&wait_kind_stopped,
+	&wait_kind_coredump,
+	&wait_kind_frozen,
 	&wait_kind_stdio,
 	&wait_kind_mutex,
 	&wait_kind_join,
@@ -17,6 +21,26 @@ const struct wait_kind *const wait_kinds[] = {
 	&wait_kind_rust,
 	&wait_kind_condition,
 	&wait_kind_futex,
+	&wait_kind_kernel_lock,
+	&wait_kind_userfault,
+	&wait_kind_vfork,
+	&wait_kind_child,
+	&wait_kind_file_lock,
+	&wait_kind_fifo_open,
+	&wait_kind_connect,
+	&wait_kind_descriptor,
+	&wait_kind_poll,
+	&wait_kind_select,
+	&wait_kind_epoll,
+	&wait_kind_uring,
+	&wait_kind_queue,
+	&wait_kind_sysv_semaphore,
+	&wait_kind_sysv_queue,
+	&wait_kind_sleep,
+	&wait_kind_signal,
+	&wait_kind_page_fault,
+	&wait_kind_device,
+	&wait_kind_other,
 	NULL,
 };
 
