@@ -77,7 +77,8 @@ def add_look(suite, locks):
         if not os.path.exists(TEST_LOOK):
             skip("the unit tests are not built (ninja -C build tests)")
         lines = boot(suite, loaded_files(TEST_LOOK),
-                     ["mount -t cgroup2 none /sys/fs/cgroup", "test_look 2>&1; echo status $?"])
+                     ["mount -t cgroup2 none /sys/fs/cgroup", "echo +cpu > /sys/fs/cgroup/cgroup.subtree_control",
+                      "test_look 2>&1; echo status $?"])
         text = "\n".join(lines)
         skipped = [line for line in lines if line.startswith("skip ")]
         check("status 0" in lines and "ok as_proc_has_it" in lines and not skipped, text[-3000:])

@@ -365,6 +365,53 @@ TEST(all_registers)
 	close(pipe_ends[1]);
 }
 
+#if defined(__x86_64__)
+/* A call of the other table: 64-bit code may make it as well. */
+static void *sleep_in_32_bit_call(void *arg)
+{
+	long nr = 3; /* read */
+
+	tid_of_thread = gettid();
+	__asm__ volatile("int $0x80"
+			 : "+a"(nr)
+			 : "b"((long)pipe_ends[0]), "c"(arg), "d"(1l)
+			 : "memory", "r8", "r9", "r10", "r11");
+	return NULL;
+}
+
+TEST(a_32_bit_call)
+{
+	char *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	struct thread_look want;
+	const struct thread_look *l;
+	pthread_t thread;
+	pid_t tid;
+
+	if (!have_bpf())
+		return;
+	check(!pipe(pipe_ends));
+	tid = start(&thread, sleep_in_32_bit_call, low);
+	for (int i = 0; i < 100 && !look_at(proc, getpid(), tid)->wait.blocked; i++)
+		usleep(5000);
+	if (look_at(proc, getpid(), tid) && seen_by_proc.data[0].wait.blocked) {
+		want = asleep(getpid(), tid, 'S');
+		for (int i = 0; i < 6; i++)
+			want.wait.args[i] = (uint32_t)want.wait.args[i];
+		l = look_at(bpf, getpid(), tid);
+		check_same(&want, l);
+		check(l && l->compat && !l->regs.known && l->wait.syscall == 3);
+		check_u64(l ? l->wait.args[1] : 0, (uintptr_t)low);
+	} else {
+		skip("this kernel has no 32-bit calls");
+	}
+	check(write(pipe_ends[1], "", 1) == 1);
+	pthread_join(thread, NULL);
+	munmap(low, 4096);
+	close(pipe_ends[0]);
+	close(pipe_ends[1]);
+}
+#endif
+
 /* Two of them are on a CPU or wait for one. */
 TEST(threads_that_run)
 {
@@ -512,52 +559,83 @@ static void write_to(const char *dir, const char *file, const char *text)
 	check(f && fputs(text, f) >= 0 && !fclose(f));
 }
 
-struct freezer {
-	const char *root, *file, *freeze, *thaw;
+/* A cgroup in a hierarchy of that kind, and how it is told to do something to those in it. */
+struct control {
+	const char *root, *file, *on, *off;
 };
 
-static void check_freezer(const struct freezer *f, const char *dir)
+static void check_freezer(const struct control *c, const char *dir, pid_t child)
 {
 	const struct thread_look *l;
-	char text[16];
-	pid_t child = fork();
 
-	if (!child)
-		outlive(NULL);
-	snprintf(text, sizeof(text), "%d", (int)child);
-	write_to(dir, "cgroup.procs", text);
 	asleep(child, child, 'S');
 	l = look_at(bpf, child, child);
 	check(l && !l->frozen);
-	write_to(dir, f->file, f->freeze);
+	write_to(dir, c->file, c->on);
 	for (int i = 0; i < 2000 && !(l && l->frozen); i++, usleep(5000))
 		l = look_at(bpf, child, child);
 	check(l && l->frozen && l->wait.blocked && l->regs.known);
-	write_to(dir, f->file, f->thaw);
-	end(child);
+	write_to(dir, c->file, c->off);
+}
+
+static void check_throttled(const struct control *c, const char *dir, pid_t child)
+{
+	const struct thread_look *l = NULL;
+
+	write_to(dir, c->file, c->on);
+	for (int i = 0; i < 20000 && !(l && l->throttled); i++, usleep(500))
+		l = look_at(bpf, child, child);
+	check(l && l->throttled && l->queued && !l->wait.blocked && l->regs.known && l->wait.state == 'R');
+	write_to(dir, c->file, c->off);
 }
 
 /* What is no such hierarchy is passed over. */
-static bool try_freezer(const struct freezer *f)
+static bool try_control(const struct control *c, void *(*body)(void *),
+	void (*look)(const struct control *c, const char *dir, pid_t child))
 {
-	char dir[96], path[128];
+	char dir[96], path[128], text[16];
+	pid_t child;
 	bool there;
 
-	snprintf(dir, sizeof(dir), "%s/sonde-test-XXXXXX", f->root);
+	snprintf(dir, sizeof(dir), "%s/sonde-test-XXXXXX", c->root);
 	if (!mkdtemp(dir))
 		return false;
-	snprintf(path, sizeof(path), "%s/%s", dir, f->file);
+	snprintf(path, sizeof(path), "%s/%s", dir, c->file);
 	there = !access(path, W_OK);
-	if (there)
-		check_freezer(f, dir);
+	if (there) {
+		child = fork();
+		if (!child)
+			body(NULL);
+		snprintf(text, sizeof(text), "%d", (int)child);
+		write_to(dir, "cgroup.procs", text);
+		look(c, dir, child);
+		end(child);
+	}
 	for (int i = 0; i < 100 && rmdir(dir); i++)
 		usleep(5000);
 	return there;
 }
 
+TEST(throttled_by_a_cgroup)
+{
+	static const struct control controls[] = {
+		{"/sys/fs/cgroup", "cpu.max", "1000 100000", "max 100000"},
+		{"/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "1000", "-1"},
+	};
+	int tried = 0;
+
+	if (!have_bpf())
+		return;
+	stop = false;
+	for (size_t i = 0; i < sizeof(controls) / sizeof(controls[0]); i++)
+		tried += try_control(&controls[i], spin, check_throttled);
+	if (!tried)
+		skip("no cgroup can be made that limits CPU time");
+}
+
 TEST(frozen_by_a_cgroup)
 {
-	static const struct freezer freezers[] = {
+	static const struct control controls[] = {
 		{"/sys/fs/cgroup", "cgroup.freeze", "1", "0"},
 		{"/sys/fs/cgroup/unified", "cgroup.freeze", "1", "0"},
 		{"/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "THAWED"},
@@ -566,8 +644,8 @@ TEST(frozen_by_a_cgroup)
 
 	if (!have_bpf())
 		return;
-	for (size_t i = 0; i < sizeof(freezers) / sizeof(freezers[0]); i++)
-		tried += try_freezer(&freezers[i]);
+	for (size_t i = 0; i < sizeof(controls) / sizeof(controls[0]); i++)
+		tried += try_control(&controls[i], outlive, check_freezer);
 	if (!tried)
 		skip("no cgroup can be made that freezes");
 }
@@ -684,8 +762,12 @@ int main(int argc, char **argv)
 {
 	int rc = test_main(argc, argv, T(letters_of_states), T(one_that_is_gone),
 		T(registers_and_arguments), T(locks_and_names), T(as_proc_has_it), T(nobody_there),
-		T(all_registers), T(threads_that_run), T(since_when_it_sleeps), T(stopped_and_traced),
-		T(uninterruptible), T(the_first_thread_has_ended), T(frozen_by_a_cgroup),
+		T(all_registers),
+#if defined(__x86_64__)
+		T(a_32_bit_call),
+#endif
+		T(threads_that_run), T(since_when_it_sleeps), T(stopped_and_traced),
+		T(uninterruptible), T(the_first_thread_has_ended), T(frozen_by_a_cgroup), T(throttled_by_a_cgroup),
 		T(in_a_pid_namespace), T(who_holds_a_mutex_of_the_kernel));
 
 	if (bpf)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -20,9 +21,9 @@
 /* Between the stops of a thread; as long it is looked after all the same, for a signal stops it as well. */
 #define SPACING_NS (3 * NS_PER_MS)
 
-/* One that runs on another CPU has stopped by then; longer it is not worth to keep a CPU busy. */
-#define ACTIVE_NS (200 * NS_PER_US)
-#define LOOK_AGAIN_US 100
+/* One that runs on another CPU has stopped by then; one of ours needs it to stop. */
+#define ACTIVE_NS (50 * NS_PER_US)
+#define LOOK_AGAIN_NS (100 * (long)NS_PER_US)
 
 struct stopper {
 	const struct running_thread *thread;
@@ -123,6 +124,18 @@ static enum ptrace_what attend(struct stopper *s, bool wanted)
 	return e.what;
 }
 
+/* Sleeps until something may have happened. The kernel tells of it by SIGCHLD, which comes here while we wait for it,
+ * though not at other times: then it takes the time limit. */
+static void sleep_a_little(void)
+{
+	const struct timespec limit = {.tv_nsec = LOOK_AGAIN_NS};
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigtimedwait(&set, NULL, &limit);
+}
+
 /* Asks it to stop and waits for that, a while. */
 static void stop_once(struct stopper *s)
 {
@@ -141,7 +154,7 @@ static void stop_once(struct stopper *s)
 		if (what == PTRACE_SIGNALLED) /* the kernel forgets that it was asked */
 			ptrace_interrupt(s->thread->tid);
 		else if (s->quiet_ns > began_ns + ACTIVE_NS)
-			usleep(LOOK_AGAIN_US);
+			sleep_a_little();
 	}
 	s->over = true;
 }
@@ -152,7 +165,7 @@ static void wait_a_while(struct stopper *s)
 
 	while (!s->over && clock_monotonic_ns() < until_ns) {
 		attend(s, false);
-		usleep(LOOK_AGAIN_US);
+		sleep_a_little();
 	}
 }
 
@@ -160,9 +173,13 @@ static void *trace(void *arg)
 {
 	struct sched_param first = {.sched_priority = 1};
 	struct stopper *s = arg;
+	sigset_t set;
 	int rc;
 
 	s->tracer = gettid();
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	/* Who stands stopped waits for us. Refused to most, and done without then. */
 	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first);
 	if (!runs(s->thread))
