@@ -79,6 +79,7 @@ struct snapshot_process {
 	VEC(struct snapshot_thread *) threads; /* ascending by tid */
 	VEC(struct snapshot_mapping) mappings; /* ascending; read when first asked for */
 	bool mappings_read, stacks_read;
+	bool registers_read; /* snapshot_registers() was here */
 };
 
 int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, struct err *err);
@@ -109,6 +110,10 @@ void snapshot_stacks(struct snapshot *s, struct snapshot_process *p);
  * again. How many; 0 where there is no stack, or it is not what it was. */
 size_t snapshot_frame_regs(struct snapshot *s, struct snapshot_thread *t, struct unwind_regs *regs,
 	size_t limit);
+
+/* Where /proc was read, which has two of the registers, and BPF is permitted: has all of them from here on, for
+ * snapshot_frame_regs(). Of threads that have slept since. */
+void snapshot_registers(struct snapshot *s, struct snapshot_process *p);
 
 /* Memory of the process as it is now; all of it or false. */
 bool snapshot_read(

@@ -199,6 +199,21 @@ void snapshot_stacks(struct snapshot *s, struct snapshot_process *p)
 	complete(s, p, NULL);
 }
 
+void snapshot_registers(struct snapshot *s, struct snapshot_process *p)
+{
+	if (p->registers_read)
+		return;
+	p->registers_read = true;
+	if (s->options.method != SNAPSHOT_AUTO || snapshot_look_bpf(s, p->pid, 0, NULL))
+		return;
+	vec_each(&p->threads, t) {
+		const struct thread_look *now = snapshot_looked(s, (*t)->look.tid);
+
+		if ((*t)->faith == SNAPSHOT_ASLEEP && now && look_same(&(*t)->look, now))
+			(*t)->look.regs = now->regs;
+	}
+}
+
 size_t snapshot_frame_regs(struct snapshot *s, struct snapshot_thread *t, struct unwind_regs *regs,
 	size_t limit)
 {
