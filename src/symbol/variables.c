@@ -24,6 +24,7 @@ int variables_new(struct elf_file *file, const struct variables_options *options
 		return err_nomem(err);
 	v->file = file;
 	v->use_debuginfod = options->debuginfod;
+	v->symbols_only = options->symbols_only;
 	v->root = strdup(options->root ? options->root : "");
 	v->debug_dir = options->debug_dir ? strdup(options->debug_dir) : NULL;
 	if (!v->root || (options->debug_dir && !v->debug_dir)) {
@@ -71,7 +72,7 @@ static void open_files(struct variables *v)
 
 	v->units.no_lines = true;
 	v->units.follow_split = dwarf_image_own_root(v->root);
-	if (!with || !elf_file_section(with, ".debug_info", &info) ||
+	if (v->symbols_only || !with || !elf_file_section(with, ".debug_info", &info) ||
 		!dwarf_image_open(&v->image, with, v->root, v->debug_dir))
 		return;
 	v->info_bytes = info.size;

@@ -27,6 +27,7 @@ struct variables_options {
 	const char *root;      /* "/proc/PID/root"; NULL or "": our own */
 	const char *debug_dir; /* instead of /usr/lib/debug; NULL for that (tests) */
 	bool debuginfod;       /* ask debuginfod servers (network) */
+	bool symbols_only;     /* globals by their symbols; no DWARF is opened */
 };
 
 /* `file` is borrowed and must outlive the result. Debug files are opened when first needed. */

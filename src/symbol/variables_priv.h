@@ -50,7 +50,7 @@ struct variables {
 	struct elf_file *file;  /* borrowed */
 	struct elf_file *debug; /* where the rest is; NULL */
 	char *root, *debug_dir;
-	bool use_debuginfod, prepared;
+	bool use_debuginfod, symbols_only, prepared;
 	struct dwarf_image image;
 	struct dwarf_units units;
 	struct intern strings;
