@@ -46,10 +46,11 @@ size_t guards_holders(struct guards *g, struct snapshot_process *p, uint64_t add
 bool guards_taken(
 	struct guards *g, struct snapshot_thread *t, uint64_t address, struct guard_holder *ret);
 
-/* Threads in the function that `waiter` called the lock from, WAIT_CANDIDATE: where the one that holds it may
- * be. Says little, for when nothing else is known. */
-size_t guards_candidates(struct guards *g, struct snapshot_thread *waiter, const pid_t *waiters,
-	size_t waiter_count, struct guard_holder *ret, size_t limit);
+/* Who may hold the lock that `waiter` waits for, WAIT_CANDIDATE: threads with a guard for locks of its type, of
+ * which the compiler has left no more than that; when there is none, threads in the function that the waiter
+ * called the lock from, which says little. For when nothing else is known. */
+size_t guards_candidates(struct guards *g, struct snapshot_thread *waiter, uint64_t address,
+	const pid_t *waiters, size_t waiter_count, struct guard_holder *ret, size_t limit);
 
 struct wait_lock_name {
 	char name[192];    /* "Cache::rw", "g_lock", "m in main()" */
