@@ -130,15 +130,21 @@ static bool is_condition_wait(const char *name)
 	       strstr(name, "wait");
 }
 
-/* Whether one of the functions that the frame stands for is one. */
-static bool waits_for_condition(struct guards *g, const struct snapshot_frame *frame)
+/* Whether one of the functions that the frame stands for is one. Names cost more than all the rest here, so
+ * only frames of threads with guards are asked for theirs; and waits that take a guard are not in the C
+ * library. */
+static bool waits_for_condition(
+	struct guards *g, struct guard_code *code, const struct snapshot_frame *frame)
 {
-	const struct live_name name = snapshot_name(g->snapshot, frame->id);
+	struct live_name name;
 
+	if (code->named || code->system)
+		return code->waits;
+	code->named = true;
+	name = snapshot_name(g->snapshot, frame->id);
 	for (size_t i = 0; i < name.answer.count; i++)
-		if (is_condition_wait(name.answer.levels[i].name))
-			return true;
-	return false;
+		code->waits |= is_condition_wait(name.answer.levels[i].name);
+	return code->waits;
 }
 
 static void find_guards(
@@ -161,22 +167,17 @@ static void find_guards(
 	}
 }
 
-static bool is_system_library(const char *module)
+static bool is_system_library(const struct elf_file *file)
 {
 	static const char *const names[] = {"libc.", "libc-", "libpthread", "libstdc++", "libc++",
 		"libgcc_s", "ld-linux", "ld-musl", "[vdso]", NULL};
+
+	const char *module = last_component(elf_file_name(file));
 
 	for (const char *const *name = names; *name; name++)
 		if (!strncmp(module, *name, strlen(*name)))
 			return true;
 	return false;
-}
-
-static bool is_system(struct guards *g, const struct snapshot_frame *frame)
-{
-	const struct live_name name = snapshot_name(g->snapshot, frame->id);
-
-	return !name.module || is_system_library(name.module);
 }
 
 struct guard_code *guards_code(struct guards *g, const struct snapshot_thread *t, size_t frame)
@@ -196,8 +197,7 @@ struct guard_code *guards_code(struct guards *g, const struct snapshot_thread *t
 	}
 	file = snapshot_frame_file(g->snapshot, f->id);
 	code->address = f->at.vaddr - f->at.is_return;
-	code->waits = waits_for_condition(g, f);
-	code->system = is_system(g, f);
+	code->system = !file || is_system_library(file);
 	code->module = file ? module_of(g, t->process, file, code->system) : NULL;
 	if (code->module && !code->system)
 		find_guards(g, code, f);
@@ -315,12 +315,12 @@ static void find_held(struct guards *g, struct snapshot_thread *t, struct guard_
 	if (regs)
 		count = snapshot_frame_regs(g->snapshot, t, regs, count);
 	for (size_t i = 0; regs && i < count; i++) {
-		const struct guard_code *code = guards_code(g, t, i);
+		struct guard_code *code = guards_code(g, t, i);
 		struct variable_frame frame = guards_frame(&memory, &t->frames[i], &regs[i]);
 
 		if (!code)
 			continue;
-		may_wait |= code->waits;
+		may_wait |= waits_for_condition(g, code, &t->frames[i]);
 		vec_each(&code->guards, guard) {
 			struct guard_held held = {
 				.frame = i, .module = code->module, .may_wait = may_wait};
@@ -447,9 +447,10 @@ static uint64_t function_at(struct guards *g, const struct snapshot_frame *frame
 static uint64_t caller_of_lock(struct guards *g, const struct snapshot_thread *t)
 {
 	for (size_t i = 0; i < t->frame_count && i < GUARDS_MOST_FRAMES; i++) {
-		uint64_t function = function_at(g, &t->frames[i]);
+		const struct guard_code *code = guards_code(g, t, i);
+		uint64_t function = code && !code->system ? function_at(g, &t->frames[i]) : 0;
 
-		if (function && !is_system(g, &t->frames[i]))
+		if (function)
 			return function;
 	}
 	return 0;

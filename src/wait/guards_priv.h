@@ -48,6 +48,7 @@ struct guard_code {
 	struct guard_module *module; /* NULL: no file */
 	bool system;                 /* in the C or C++ library */
 	uint64_t address;            /* in the file, of the call */
+	bool named;                  /* `waits` was found out */
 	bool waits;                  /* in the wait of a condition variable */
 	VEC(struct guard_variable) guards;
 };
