@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Any bytes as events of the BPF program, through the decoder into a session whose recording goes to
- * /dev/null. Each event is a byte with its kind, two with its length, and that many bytes after the kind.
+ * /dev/null. Each event is a byte with its kind, two with its length, and that many bytes after the kind. Kind
+ * 255 is what the other program writes about a thread.
  *
  * Process ids are moved beyond what a kernel gives out, so that no process of this machine is read.
  */
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "sample/bpf/bpf_priv.h"
+#include "sample/snapshot/bpf_task.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -40,17 +42,33 @@ static void decode_one(struct bpf_sampler *s, uint32_t kind, const uint8_t *byte
 	free(record);
 }
 
+/* A record of it has one length, or is not looked at. */
+static void look_at_one(const uint8_t *bytes, size_t size)
+{
+	struct snapshot_task task = {0};
+	struct thread_look look;
+
+	memcpy(&task, bytes, size < sizeof(task) ? size : sizeof(task));
+	if (bpf_task_look(&task, &look) && (!memchr(look.name, 0, sizeof(look.name)) ||
+						   !memchr(look.wait.where, 0, sizeof(look.wait.where))))
+		__builtin_trap();
+}
+
 static void decode_all(struct bpf_sampler *s, const uint8_t *data, size_t size)
 {
 	while (size > 3) {
 		/* Not OFF_CPU_EXIT: it gives its slot back to the program. */
 		uint32_t kind = data[0] % 4 == OFF_CPU_EXIT ? OFF_CPU_INTERVAL : data[0] % 4;
 		size_t len = data[1] | (size_t)data[2] << 8;
+		bool is_task = data[0] == 255;
 
 		data += 3;
 		size -= 3;
 		len = len < size ? len : size;
-		decode_one(s, kind, data, len);
+		if (is_task)
+			look_at_one(data, len);
+		else
+			decode_one(s, kind, data, len);
 		data += len;
 		size -= len;
 	}
