@@ -115,14 +115,15 @@ static void describe_chain(struct wait_answer *a)
 		describe(a->snapshot, *n);
 }
 
-static void check_throttling(struct wait_answer *a)
+/* What takes longer to find out, for who has turned out to be the root. */
+static void examine_root(struct wait_answer *a)
 {
 	struct wait_verdict *v = &a->verdict;
 
-	if (v->kind != VERDICT_STARVED || !is_throttled(v->root->thread->process->pid))
-		return;
-	v->root->throttled = true;
-	v->kind = VERDICT_THROTTLED;
+	if (v->kind == VERDICT_STARVED && is_throttled(v->root->thread->process->pid))
+		v->kind = VERDICT_THROTTLED;
+	if (v->kind == VERDICT_RUNNING && v->root->thread->one_place)
+		v->kind = VERDICT_SPINNING;
 }
 
 int wait_answer_new(const struct snapshot_options *options, pid_t pid, pid_t focus,
@@ -143,8 +144,8 @@ int wait_answer_new(const struct snapshot_options *options, pid_t pid, pid_t foc
 		wait_answer_release(&a);
 		return rc;
 	}
-	check_throttling(&a);
 	describe_chain(&a);
+	examine_root(&a);
 	*ret = a;
 	return 0;
 }

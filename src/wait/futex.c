@@ -51,6 +51,11 @@ bool futex_decode(const struct wait_look *l, struct futex_call *ret)
 		command == FUTEX_WAIT_REQUEUE_PI;
 }
 
+bool futex_waits_too(const struct futex_call *f, const struct snapshot_thread *t)
+{
+	return t->reason.state == STATE_FUTEX && t->look.wait.args[0] == f->address;
+}
+
 /* Of FUTEX_WAIT it is relative, and when it began the kernel does not say; else a point in time. */
 static uint64_t time_left(struct wait_look *l, const struct futex_call *f)
 {

@@ -20,6 +20,9 @@ struct futex_call {
 /* False: it does not wait in a futex call, or in one for several words (futex_waitv: see kinds/futex.c). */
 bool futex_decode(const struct wait_look *l, struct futex_call *ret);
 
+/* Whether another thread of the same process waits for the same word. */
+bool futex_waits_too(const struct futex_call *f, const struct snapshot_thread *t);
+
 /* Fills in object, address and what is left of a time limit. */
 void futex_object(struct wait_look *l, const struct futex_call *f, struct wait *ret);
 

@@ -36,7 +36,6 @@ struct wait_node {
 	struct wait_edges edges;
 	size_t behind;        /* asked threads that wait for it, directly or not; without itself */
 	uint32_t cycle;       /* 1 + its number in graph.cycles, 0: in none */
-	bool spins, throttled; /* of one that runs, or would: wait_graph_describe() */
 	char doing[160];      /* the function of its own program that it is in; "" */
 	size_t index;         /* in graph.nodes */
 	bool examined, queued, listed; /* the graph's own */

@@ -123,21 +123,36 @@ static void add_doing(const struct wait_verdict *v, const struct wait_node *n, s
 		buf_str(out, "has ended");
 	else if (n->waits && n->wait.nature == WAIT_STOPPED)
 		buf_str(out, n->wait.what);
-	else if (n->waits) {
-		buf_str(out, "waits ");
-		add_object(&n->wait, out);
-		add_trouble(&n->wait, out);
-		add_time_left(&n->wait, out);
-	} else if (n->thread->process->refused)
+	else if (n->thread->process->refused)
 		buf_str(out, "is not ours to look into");
 	else
-		buf_str(out, "is asleep");
+		buf_str(out, n->waits ? "waits" : "is asleep");
 }
 
 static void add_function(const struct wait_node *n, struct buf *out)
 {
 	if (n->doing[0])
-		buf_printf(out, " in %s", n->doing);
+		buf_printf(out, ", in %s", n->doing);
+}
+
+/* The end of a chain: what it does, where, and if it waits, for what. */
+static void add_end(const struct wait_verdict *v, const struct wait_node *n, struct buf *out)
+{
+	bool waits = n->waits && !n->progresses && n->wait.nature != WAIT_STOPPED;
+
+	if (n == v->focus && waits && v->since_ns != LOOK_UNKNOWN) {
+		buf_str(out, "has waited ");
+		wait_duration_words(v->since_ns, out);
+	} else {
+		add_doing(v, n, out);
+	}
+	if (waits) {
+		buf_char(out, ' ');
+		add_object(&n->wait, out);
+		add_trouble(&n->wait, out);
+		add_time_left(&n->wait, out);
+	}
+	add_function(n, out);
 }
 
 static const char *link_words(const struct wait *w)
@@ -172,8 +187,7 @@ static void add_focus(const struct wait_verdict *v, struct buf *out)
 	wait_thread_words(v->focus, v->focus, out);
 	buf_char(out, ' ');
 	if (!is_link(v, 0)) {
-		add_doing(v, v->focus, out);
-		add_function(v->focus, out);
+		add_end(v, v->focus, out);
 		return;
 	}
 	buf_str(out, "has waited ");
@@ -206,8 +220,7 @@ void wait_sentence(const struct wait_verdict *v, struct buf *out)
 			buf_str(out, "waits ");
 			add_link(v, i, out);
 		} else {
-			add_doing(v, v->chain.data[i], out);
-			add_function(v->chain.data[i], out);
+			add_end(v, v->chain.data[i], out);
 		}
 	}
 }

@@ -172,13 +172,11 @@ static enum verdict_kind kind_of(const struct wait_verdict *v)
 	if (root->waits && root->wait.nature == WAIT_STOPPED)
 		return VERDICT_STOPPED;
 	if (is_starved(root->thread))
-		return root->throttled ? VERDICT_THROTTLED : VERDICT_STARVED;
+		return root->thread->look.throttled ? VERDICT_THROTTLED : VERDICT_STARVED;
 	if (root->thread->process != focus->thread->process)
 		return VERDICT_PEER_PROCESS;
 	if (root != focus)
 		return VERDICT_LOCK_HOLDER;
-	if (root->spins)
-		return VERDICT_SPINNING;
 	return wait_is_idle(root) && !root->progresses ? VERDICT_IDLE : VERDICT_RUNNING;
 }
 

@@ -342,14 +342,17 @@ void snapshot_again(struct snapshot *s)
 
 struct snapshot_cost snapshot_cost(const struct snapshot *s)
 {
-	struct snapshot_cost cost = s->cost;
 	static const char *const methods[2][2][3] = {
 		/* without BPF, with it; without /proc, with it */
 		{{"none", "perf", "stop"}, {"proc", "proc+perf", "proc+stop"}},
 		{{"bpf", "bpf+perf", "bpf+stop"}, {"proc+bpf", "proc+bpf+perf", "proc+bpf+stop"}},
 	};
 
-	cost.method = methods[s->used_bpf][s->used_proc][s->used_stop ? 2 : s->used_perf];
-	cost.elapsed_ns = clock_monotonic_ns() - s->began_ns;
-	return cost;
+	return (struct snapshot_cost){
+		.method = methods[s->used_bpf][s->used_proc][s->running.stop ? 2 : s->running.perf],
+		.pause_ns = s->running.pause_ns,
+		.longest_ns = s->running.longest_ns,
+		.stops = s->running.stops,
+		.elapsed_ns = clock_monotonic_ns() - s->began_ns,
+	};
 }

@@ -59,6 +59,7 @@ struct snapshot_thread {
 	enum unwind_end end;     /* of the stack: UNWIND_ROOT where it is whole */
 	struct snapshot_frame *frames; /* leaf first */
 	size_t frame_count;
+	bool one_place;          /* SNAPSHOT_SAMPLED: seen several times, and always in the same few instructions */
 	/* snapshot_again(): */
 	bool seen_again, moved_since; /* it is still there; it has run since, or is gone */
 	struct thread_look later;     /* what it was in then */

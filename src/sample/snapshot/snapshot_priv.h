@@ -3,7 +3,14 @@
 #ifndef SONDE_SAMPLE_SNAPSHOT_PRIV_H
 #define SONDE_SAMPLE_SNAPSHOT_PRIV_H
 
+#include "sample/snapshot/running.h"
 #include "sample/snapshot/snapshot.h"
+
+#if defined(__aarch64__)
+#define SNAPSHOT_REG_PC UNWIND_A64_PC
+#else
+#define SNAPSHOT_REG_PC UNWIND_X86_PC
+#endif
 
 struct snapshot {
 	struct snapshot_options options;
@@ -19,8 +26,8 @@ struct snapshot {
 	struct live_names *names;
 	VEC(struct snapshot_process *) processes;
 	uint8_t *bytes;          /* a copy of a stack */
-	struct snapshot_cost cost;
-	bool used_proc, used_bpf, used_perf, used_stop;
+	struct running_cost running;
+	bool used_proc, used_bpf;
 };
 
 /* Looks at all threads of a process (tid 0), or at one; into s->looks. As look_ops.read. */

@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 
 #include "base/clock.h"
+#include "sample/snapshot/running.h"
 
 /* A thread that runs now and then may be asleep the next time. */
 #define TRIES 3
@@ -182,12 +183,70 @@ static void complete(struct snapshot *s, struct snapshot_process *p, struct snap
 	recheck(s, p, only);
 }
 
+/* ---- threads that run ---- */
+
+/* Code that is run over and over is not longer than this. */
+#define ONE_PLACE_BYTES 64u
+#define ONE_PLACE_SAMPLES 4u
+
+/* All samples of the thread were within a few instructions of each other. */
+static bool is_one_place(const struct running_samples *samples, pid_t tid)
+{
+	uint64_t low = UINT64_MAX, high = 0;
+	size_t count = 0;
+
+	vec_each(samples, it) {
+		uint64_t pc = it->stack.regs.value[SNAPSHOT_REG_PC];
+
+		if (it->tid != tid || !it->stack.has_regs)
+			continue;
+		low = pc < low ? pc : low;
+		high = pc > high ? pc : high;
+		count++;
+	}
+	return count >= ONE_PLACE_SAMPLES && high - low < ONE_PLACE_BYTES;
+}
+
+static void take_samples(struct snapshot *s, struct snapshot_thread *t, const struct running_samples *samples)
+{
+	const struct running_sample *last = NULL;
+
+	vec_each(samples, it)
+		if (it->tid == t->look.tid && it->stack.has_regs)
+			last = it;
+	if (!last)
+		return;
+	walk(s, t, &last->stack);
+	t->one_place = is_one_place(samples, t->look.tid);
+}
+
+static void sample_running(struct snapshot *s, struct snapshot_process *p, struct snapshot_thread *only)
+{
+	struct running_options options = {.stop = s->options.stop_running};
+	struct running_thread threads[RUNNING_MOST_THREADS];
+	struct running_samples samples = {0};
+	size_t count = 0;
+
+	vec_each(&p->threads, t)
+		if ((!only || *t == only) && (*t)->faith == SNAPSHOT_SAMPLED &&
+			(*t)->look.wait.state == 'R' && count < RUNNING_MOST_THREADS)
+			threads[count++] = (struct running_thread){p->pid, (*t)->look.tid};
+	if (!count || p->refused || s->options.no_running)
+		return;
+	running_sample(threads, count, &options, &samples, &s->running, NULL);
+	vec_each(&p->threads, t)
+		if (!only || *t == only)
+			take_samples(s, *t, &samples);
+	running_release(&samples);
+}
+
 void snapshot_stack(struct snapshot *s, struct snapshot_thread *t)
 {
 	if (t->stack_read)
 		return;
 	stack_of_one(s, t);
 	complete(s, t->process, t);
+	sample_running(s, t->process, t);
 }
 
 void snapshot_stacks(struct snapshot *s, struct snapshot_process *p)
@@ -197,6 +256,7 @@ void snapshot_stacks(struct snapshot *s, struct snapshot_process *p)
 	p->stacks_read = true;
 	stack_of_all(s, p);
 	complete(s, p, NULL);
+	sample_running(s, p, NULL);
 }
 
 void snapshot_registers(struct snapshot *s, struct snapshot_process *p)

@@ -57,21 +57,15 @@ static bool is_inside_twice(struct wait_look *l, const struct internal_lock *loc
 	return false;
 }
 
-static void blame(struct wait_look *l, const struct internal_lock *lock, struct wait *ret)
+static void blame(struct wait_look *l, const struct futex_call *f, const struct internal_lock *lock,
+	struct wait *ret)
 {
-	size_t inside = 0;
-
-	vec_each(&l->process->threads, t) {
-		int at = *t == l->thread ? -1 : wait_find_function(l, *t, lock->functions, FRAMES);
-
-		/* Right above a futex call it waits itself. */
-		if (at < 0 || (at <= 3 && (*t)->reason.state == STATE_FUTEX))
-			continue;
-		inside++;
-		wait_add_blocker(ret, l->process->pid, (*t)->look.tid, WAIT_INFERRED,
-			"it is inside the functions that take this lock");
-	}
-	for (size_t i = 0; inside > 1 && i < ret->blocker_count; i++)
+	vec_each(&l->process->threads, t)
+		if (*t != l->thread && !futex_waits_too(f, *t) &&
+			wait_find_function(l, *t, lock->functions, FRAMES) >= 0)
+			wait_add_blocker(ret, l->process->pid, (*t)->look.tid, WAIT_INFERRED,
+				"it is inside the functions that take this lock");
+	for (size_t i = 0; ret->blocker_count > 1 && i < ret->blocker_count; i++)
 		ret->blockers[i].grade = WAIT_CANDIDATE;
 }
 
@@ -94,7 +88,7 @@ static bool look(struct wait_look *l, struct wait *ret)
 		wait_add_blocker(ret, l->process->pid, l->look->tid, WAIT_INFERRED,
 			"a signal came while it was inside, and the handler came back in");
 	else
-		blame(l, lock, ret);
+		blame(l, &f, lock, ret);
 	if (!ret->blocker_count && l->process->status.ppid > 1 && l->process->threads.len == 1) {
 		ret->trouble = WAIT_FORK_INHERITED;
 		WAIT_SAY(ret->detail, "nobody in this process is inside: it was taken when the process "

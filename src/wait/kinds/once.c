@@ -28,19 +28,15 @@ static bool guarded_function(struct wait_look *l, char *buf, size_t size)
 	return *buf;
 }
 
-/* Threads that are inside `function` and not in one of `waiting`. */
-static void blame_those_inside(struct wait_look *l, const char *const *function,
-	const char *const *waiting, struct wait *ret)
+/* Threads that are inside `function` and do not wait for it to be over. */
+static void blame_those_inside(struct wait_look *l, const struct futex_call *f,
+	const char *const *function, struct wait *ret)
 {
-	vec_each(&l->process->threads, t) {
-		int inside = *t == l->thread ? -1 : wait_find_function(l, *t, function, GUARD_FRAMES);
-		int waits = inside < 0 ? -1 : wait_find_function(l, *t, waiting, WAIT_LEAF_FRAMES);
-
-		/* One that waits stands right above the system call. */
-		if (inside >= 0 && (waits < 0 || waits > 2))
+	vec_each(&l->process->threads, t)
+		if (*t != l->thread && !futex_waits_too(f, *t) &&
+			wait_find_function(l, *t, function, GUARD_FRAMES) >= 0)
 			wait_add_blocker(ret, l->process->pid, (*t)->look.tid, WAIT_INFERRED,
 				"it is inside what is being initialised");
-	}
 }
 
 static bool look(struct wait_look *l, struct wait *ret)
@@ -53,11 +49,11 @@ static bool look(struct wait_look *l, struct wait *ret)
 		return false;
 	if (f.expected == GUARD_WAITING && guarded_function(l, name, sizeof(name))) {
 		WAIT_SAY(ret->what, "for a static of %.100s() to be initialised", name);
-		blame_those_inside(l, names, guard_functions, ret);
+		blame_those_inside(l, &f, names, ret);
 	} else if ((f.expected & 3) == ONCE_IN_PROGRESS && !f.timed_form &&
 		wait_find_function(l, l->thread, once_functions, WAIT_LEAF_FRAMES) >= 0) {
 		WAIT_SAY(ret->what, "for an initialisation by pthread_once");
-		blame_those_inside(l, once_functions, once_functions, ret);
+		blame_those_inside(l, &f, once_functions, ret);
 	} else {
 		return false;
 	}

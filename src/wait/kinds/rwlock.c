@@ -23,7 +23,7 @@ static bool is_plausible(const struct glibc_rwlock *r)
 {
 	return r->readers >> READER_SHIFT < MOST_READERS && (r->writers & ~(1u << 31)) < MOST_READERS &&
 		r->wrphase_futex <= 3 && r->writers_futex <= 3 && r->cur_writer >= 0 &&
-		(uint32_t)r->shared <= 1 && (r->readers || r->writers);
+		(uint32_t)r->shared <= 1 && (r->readers || r->writers) && !r->pad[0] && !r->pad[1];
 }
 
 static bool read_at(struct wait_look *l, uint64_t address, struct glibc_rwlock *ret)
