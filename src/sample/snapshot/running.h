@@ -9,7 +9,8 @@
  *	        (ptrace_restart() in os/ptrace.h says when not), and while it is traced nobody else can trace it.
  *
  * Only threads in state R are stopped: never one that sleeps, that another one traces, or that was made to
- * stop. Nothing here waits longer than RUNNING_DEADLINE_NS for a thread, and however it ends, all of them go on.
+ * stop. Nothing takes longer than RUNNING_DEADLINE_NS: by perf for all threads, by stops for each. However it ends,
+ * all of them go on.
  */
 #ifndef SONDE_SAMPLE_SNAPSHOT_RUNNING_H
 #define SONDE_SAMPLE_SNAPSHOT_RUNNING_H

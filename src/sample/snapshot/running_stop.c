@@ -34,6 +34,7 @@ struct stopper {
 	pid_t tracer;
 	uint8_t *bytes;    /* RUNNING_STACK_BYTES */
 	uint64_t quiet_ns; /* then it was not known to stand stopped */
+	uint64_t until_ns; /* for all of it */
 	bool over;         /* it has ended, or is another program, or was stopped by others */
 };
 
@@ -147,7 +148,7 @@ static void stop_once(struct stopper *s)
 		s->over = true;
 		return;
 	}
-	while (!s->over && s->quiet_ns < began_ns + RUNNING_DEADLINE_NS) {
+	while (!s->over && clock_monotonic_ns() < s->until_ns) {
 		what = attend(s, true);
 		if (what == PTRACE_STOPPED)
 			return;
@@ -177,6 +178,7 @@ static void *trace(void *arg)
 	int rc;
 
 	s->tracer = gettid();
+	s->until_ns = clock_monotonic_ns() + RUNNING_DEADLINE_NS;
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
