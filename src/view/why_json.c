@@ -58,6 +58,10 @@ static void blockers(const struct wait_node *n, struct buf *out)
 		text(out, "grade", wait_grade_name(e->grade));
 		buf_char(out, ',');
 		text(out, "how", e->how);
+		if (e->taken[0]) {
+			buf_char(out, ',');
+			text(out, "taken", e->taken);
+		}
 		if (e->whole_process)
 			buf_str(out, ",\"process\":true");
 		buf_char(out, '}');

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "os/cgroup.h"
+#include "wait/locks.h"
 
 
 static bool starts_with_any(const char *text, const char *const *prefixes)
@@ -113,6 +114,7 @@ static void describe_chain(struct wait_answer *a)
 {
 	vec_each(&a->verdict.chain, n)
 		describe(a->snapshot, *n);
+	wait_name_locks(a->graph);
 }
 
 /* What takes longer to find out, for who has turned out to be the root. */

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "wait/kinds.h"
+#include "wait/locks.h"
 
 /* A chain may lead through all processes of a machine; an answer in time is worth more. */
 #define MOST_NODES 65536u
@@ -19,7 +20,11 @@ int wait_graph_new(struct snapshot *s, struct wait_graph **ret, struct err *err)
 	struct wait_graph *g = calloc(1, sizeof(*g));
 	int rc = g ? wait_world_new(&g->world, err) : err_nomem(err);
 
+	if (!rc)
+		rc = guards_new(s, false, &g->guards, err);
 	if (rc) {
+		if (g)
+			wait_world_free(g->world);
 		free(g);
 		return rc;
 	}
@@ -50,6 +55,7 @@ void wait_graph_free(struct wait_graph *g)
 	vec_release(&g->queue);
 	table_release(&g->by_tid);
 	wait_world_free(g->world);
+	guards_free(g->guards);
 	free(g);
 }
 
@@ -212,9 +218,41 @@ static int enqueue(struct wait_graph *g, struct wait_node *n)
 	return vec_push(&g->queue, n);
 }
 
+static bool waits_for_same(const struct wait_node *a, const struct wait_node *b)
+{
+	return a && b->waits && b->wait.address && a->waits && a->wait.address == b->wait.address &&
+		!strcmp(a->wait.object, b->wait.object);
+}
+
+/* A lock without an owner: who holds it shows on the stacks, once for all who wait for it. */
+static void look_for_guards(struct wait_graph *g, struct wait_node *n)
+{
+	VEC(pid_t) waiters = {0};
+
+	vec_each(&n->thread->process->threads, t) {
+		const struct wait_node *other = examined(g, *t);
+
+		if (!waits_for_same(other, n))
+			continue;
+		if (other != n && other->guards_looked_for) {
+			memcpy(n->wait.blockers, other->wait.blockers, sizeof(n->wait.blockers));
+			n->wait.blocker_count = other->wait.blocker_count;
+			n->wait.blockers_more = other->wait.blockers_more;
+			vec_release(&waiters);
+			return;
+		}
+		(void)vec_push(&waiters, (*t)->look.tid);
+	}
+	n->guards_looked_for = true;
+	wait_blame_guards(g->guards, n->thread, waiters.data, waiters.len, &n->wait);
+	vec_release(&waiters);
+}
+
 static void follow(struct wait_graph *g, struct wait_node *n)
 {
 	examined(g, n->thread);
+	if (n->waits && n->wait.ownerless && !n->wait.blocker_count && n->wait.address)
+		look_for_guards(g, n);
 	for (size_t i = 0; i < n->wait.blocker_count; i++)
 		add_edge(g, n, &n->wait.blockers[i]);
 	vec_each(&n->edges, e)

@@ -15,12 +15,14 @@
 #include "wait/kind.h"
 #include "wait/world.h"
 
+struct guards; /* guards.h */
 struct wait_node;
 
 struct wait_edge {
 	struct wait_node *to;
 	enum wait_grade grade;
 	const char *how;      /* static words */
+	char taken[80];       /* where it took the lock, "cache.cc:95"; "" */
 	bool whole_process;   /* any thread of the process may be meant; `to` is the likeliest */
 };
 
@@ -38,7 +40,7 @@ struct wait_node {
 	uint32_t cycle;       /* 1 + its number in graph.cycles, 0: in none */
 	char doing[160];      /* the function of its own program that it is in; "" */
 	size_t index;         /* in graph.nodes */
-	bool examined, queued, listed; /* the graph's own */
+	bool examined, queued, listed, guards_looked_for; /* the graph's own */
 };
 
 VEC_TYPE(wait_nodes, struct wait_node *);
@@ -46,6 +48,7 @@ VEC_TYPE(wait_nodes, struct wait_node *);
 struct wait_graph {
 	struct snapshot *snapshot;
 	struct wait_world *world;
+	struct guards *guards;
 	struct wait_nodes nodes;
 	struct table by_tid;
 	VEC(struct wait_nodes) cycles; /* in the order of waiting */

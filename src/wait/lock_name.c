@@ -101,6 +101,7 @@ struct name_search {
 	const struct variable *variable;
 	struct variable_frame frame;
 	struct wait_lock_name *ret;
+	bool objects_only;   /* what variables point at does not count */
 	bool bare;           /* *ret is only the name of a variable */
 };
 
@@ -166,14 +167,14 @@ static bool look_at_variable(struct name_search *s)
 	struct variable_place place;
 	uint64_t start;
 
-	if ((t->kind == VARIABLE_PLAIN) || !variable_place(s->v, s->variable, &s->frame, &place))
+	if (t->kind == VARIABLE_PLAIN || !variable_place(s->v, s->variable, &s->frame, &place))
 		return false;
 	if (t->kind == VARIABLE_POINTER)
-		return variable_read(&place, &s->frame, 0, &start, sizeof(start)) &&
+		return !s->objects_only && variable_read(&place, &s->frame, 0, &start, sizeof(start)) &&
 		       look_at_object(s, variable_target(s->v, t), start);
 	if (variable_address(&place, &start) && look_at_object(s, t, start))
 		return true;
-	return t->kind == VARIABLE_STRUCT && look_behind(s, &place);
+	return !s->objects_only && t->kind == VARIABLE_STRUCT && look_behind(s, &place);
 }
 
 static bool look_at_frame(struct name_search *s, const struct snapshot_thread *t, size_t frame)
@@ -246,7 +247,7 @@ static bool look_in_variables(struct guards *g, struct snapshot_thread *waiter, 
 {
 	struct wait_lock_name known = {0}, on_stack = {0};
 	struct name_search by_waiter = {.g = g, .address = address, .ret = &known};
-	struct name_search by_stack = {.g = g, .address = address, .ret = &on_stack};
+	struct name_search by_stack = {.g = g, .address = address, .ret = &on_stack, .objects_only = true};
 
 	if (look_at_thread(&by_waiter, waiter)) {
 		*ret = known;

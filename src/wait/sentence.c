@@ -160,6 +160,16 @@ static const char *link_words(const struct wait *w)
 	return w->nature == WAIT_LOCK ? ", held by " : ", for ";
 }
 
+static void add_taken(const struct wait_node *n, const struct wait_node *holder, struct buf *out)
+{
+	vec_each(&n->edges, e) {
+		if (e->to != holder || !e->taken[0])
+			continue;
+		buf_printf(out, " (taken at %s)", e->taken);
+		return;
+	}
+}
+
 static void add_link(const struct wait_verdict *v, size_t at, struct buf *out)
 {
 	const struct wait_node *n = v->chain.data[at];
@@ -168,6 +178,7 @@ static void add_link(const struct wait_verdict *v, size_t at, struct buf *out)
 	buf_str(out, link_words(&n->wait));
 	if (at + 1 < v->chain.len) {
 		wait_thread_words(v->chain.data[at + 1], v->focus, out);
+		add_taken(n, v->chain.data[at + 1], out);
 		return;
 	}
 	/* The last member of a cycle waits for its first. */
@@ -175,6 +186,7 @@ static void add_link(const struct wait_verdict *v, size_t at, struct buf *out)
 		buf_str(out, "itself");
 	else
 		wait_thread_words(v->chain.data[v->cycle_at], v->focus, out);
+	add_taken(n, v->chain.data[v->cycle_at], out);
 }
 
 static bool is_link(const struct wait_verdict *v, size_t at)

@@ -26,13 +26,34 @@ static const struct rust_lock locks[] = {
 	{"Parker::park", "to be unparked", false},
 };
 
+/* The path without the brackets that the newer mangling puts around types: <a::Mutex>::lock. Cut when long. */
+static void without_brackets(const char *function, char *ret, size_t size)
+{
+	size_t len = 0;
+
+	for (; *function && len + 1 < size; function++)
+		if (*function != '<' && *function != '>')
+			ret[len++] = *function;
+	ret[len] = '\0';
+}
+
+/* Whole names of the path: FnOnce::call is not Once::call. */
+static bool has_path(const char *function, const char *path)
+{
+	for (const char *at = strstr(function, path); at; at = strstr(at + 1, path))
+		if (at == function || at[-1] == ':')
+			return true;
+	return false;
+}
+
 static const struct rust_lock *which(struct wait_look *l)
 {
-	for (size_t frame = 0; frame < WAIT_LEAF_FRAMES; frame++) {
-		const char *function = wait_function(l, l->thread, frame);
+	char function[512];
 
+	for (size_t frame = 0; frame < WAIT_LEAF_FRAMES; frame++) {
+		without_brackets(wait_function(l, l->thread, frame), function, sizeof(function));
 		for (size_t i = 0; *function && i < sizeof(locks) / sizeof(locks[0]); i++)
-			if (strstr(function, locks[i].function))
+			if (has_path(function, locks[i].function))
 				return &locks[i];
 	}
 	return NULL;

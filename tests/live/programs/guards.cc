@@ -155,6 +155,5 @@ int main(int argc, char **argv)
 	usleep(100000);
 	puts("ready");
 	fflush(stdout);
-	for (std::thread &t : threads)
-		t.join();
+	threads.back().join();
 }

@@ -115,9 +115,9 @@ fn want_part(cache: &Cache) {
     *part += 1;
 }
 
-fn start(name: &str, cache: &Arc<Cache>, run: fn(&Cache)) {
+fn start(name: &str, cache: &Arc<Cache>, run: fn(&Cache)) -> thread::JoinHandle<()> {
     let cache = cache.clone();
-    thread::Builder::new().name(name.to_string()).spawn(move || run(&cache)).unwrap();
+    thread::Builder::new().name(name.to_string()).spawn(move || run(&cache)).unwrap()
 }
 
 fn main() {
@@ -138,17 +138,15 @@ fn main() {
         "mutex" => start("holder", &cache, |c| { black_box(hold_mutex(c)); }),
         "rwlock" => start("holder", &cache, |_| { black_box(hold_config()); }),
         _ => start("holder", &cache, hold_part),
-    }
+    };
     until_ready(22);
-    match kind.as_str() {
+    let waiter = match kind.as_str() {
         "mutex" => start("waiter", &cache, want_mutex),
         "rwlock" => start("waiter", &cache, |_| want_config()),
         _ => start("outside", &cache, want_part),
-    }
+    };
     thread::sleep(Duration::from_millis(100));
     println!("ready");
     std::io::stdout().flush().unwrap();
-    loop {
-        thread::sleep(Duration::from_secs(1000));
-    }
+    waiter.join().unwrap();
 }
