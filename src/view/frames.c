@@ -14,10 +14,15 @@ static const char *base_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-void stack_lines(struct snapshot *s, const struct snapshot_thread *t, size_t from,
+struct wait_own_part stack_whole(const struct snapshot_thread *t)
+{
+	return (struct wait_own_part){.end = t->frame_count};
+}
+
+void stack_lines(struct snapshot *s, const struct snapshot_thread *t, const struct wait_own_part *part,
 	bool (*each)(void *ctx, const struct stack_line *line), void *ctx)
 {
-	for (size_t i = from; i < t->frame_count; i++) {
+	for (size_t i = part->frame; i < part->end; i++) {
 		struct live_name name = snapshot_name(s, t->frames[i].id);
 		struct stack_line line = {
 			.module = name.module,
@@ -27,7 +32,7 @@ void stack_lines(struct snapshot *s, const struct snapshot_thread *t, size_t fro
 
 		if (!name.answer.count && !each(ctx, &line))
 			return;
-		for (size_t level = 0; level < name.answer.count; level++) {
+		for (size_t level = i == part->frame ? part->level : 0; level < name.answer.count; level++) {
 			line.function = name.answer.levels[level].name;
 			line.file = base_name(name.answer.levels[level].file);
 			line.line = name.answer.levels[level].line;
@@ -102,13 +107,13 @@ static const char *hole(const struct snapshot_thread *t)
 	return t->end == UNWIND_ROOT ? NULL : "[the stack goes on, and cannot be walked further]";
 }
 
-void stack_text(struct snapshot *s, const struct snapshot_thread *t, size_t from, size_t limit,
-	const char *indent, const struct term *term, struct buf *out)
+void stack_text(struct snapshot *s, const struct snapshot_thread *t, const struct wait_own_part *part,
+	size_t limit, const char *indent, const struct term *term, struct buf *out)
 {
 	struct text_ctx c = {.term = term, .indent = indent, .out = out, .limit = limit};
 	const char *why = hole(t);
 
-	stack_lines(s, t, from, text_line, &c);
+	stack_lines(s, t, part, text_line, &c);
 	if (limit && c.lines > limit) {
 		buf_str(out, indent);
 		paint_on(out, term, PAINT_DIM);
@@ -186,12 +191,13 @@ static bool frame_item(void *arg, const struct stack_line *line)
 void stack_json(struct snapshot *s, const struct snapshot_thread *t, struct buf *out)
 {
 	struct json_ctx names = {.out = out}, frames = {.out = out};
+	struct wait_own_part all = stack_whole(t);
 	const char *why = hole(t);
 
 	buf_str(out, "\"stack\":[");
-	stack_lines(s, t, 0, name_item, &names);
+	stack_lines(s, t, &all, name_item, &names);
 	buf_str(out, "],\"frames\":[");
-	stack_lines(s, t, 0, frame_item, &frames);
+	stack_lines(s, t, &all, frame_item, &frames);
 	buf_printf(out, "],\"whole\":%s", t->has_stack && t->end == UNWIND_ROOT ? "true" : "false");
 	if (why) {
 		buf_str(out, ",\"hole\":");

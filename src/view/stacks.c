@@ -133,6 +133,7 @@ int view_stacks(struct snapshot *s, const struct stack_threads *threads, const s
 
 	vec_each(&groups, g) {
 		struct snapshot_thread **members = &sorted.data[g->first];
+		struct wait_own_part all;
 
 		if (rc)
 			break;
@@ -147,7 +148,8 @@ int view_stacks(struct snapshot *s, const struct stack_threads *threads, const s
 		last_ran(members, g->count, out);
 		paint_off(out, t, PAINT_NOTE);
 		buf_char(out, '\n');
-		stack_text(s, members[0], 0, 0, "    ", t, out);
+		all = stack_whole(members[0]);
+		stack_text(s, members[0], &all, 0, "    ", t, out);
 	}
 	vec_release(&sorted);
 	vec_release(&groups);

@@ -143,19 +143,18 @@ static void link_block(const struct wait_answer *a, struct wait_node *n, const c
 	const struct term *t, struct buf *out)
 {
 	struct snapshot_thread *th = n->thread;
-	size_t own;
+	struct wait_own_part part;
 
 	snapshot_stack(a->snapshot, th);
-	own = wait_own_frame(a->snapshot, th);
+	if (!wait_own_part(a->snapshot, th, &part))
+		part = stack_whole(th);
 	buf_str(out, lead);
 	paint_on(out, t, PAINT_TITLE);
 	wait_thread_words(n, a->verdict.focus, out);
 	paint_off(out, t, PAINT_TITLE);
 	buf_str(out, "  ");
 	wait_line(n, t, out);
-	if (own == th->frame_count)
-		own = 0;
-	stack_text(a->snapshot, th, own, STACK_LINES, "      ", t, out);
+	stack_text(a->snapshot, th, &part, STACK_LINES, "      ", t, out);
 }
 
 static void chain_block(const struct wait_answer *a, const struct term *t, struct buf *out)

@@ -16,8 +16,8 @@ struct stack_line {
 	bool inlined, guessed;
 };
 
-/* Calls `each` for the lines of frames from `from` on, innermost first, until it returns false. */
-void stack_lines(struct snapshot *s, const struct snapshot_thread *t, size_t from,
+/* Calls `each` for the lines of a part of a stack, innermost first, until it returns false. */
+void stack_lines(struct snapshot *s, const struct snapshot_thread *t, const struct wait_own_part *part,
 	bool (*each)(void *ctx, const struct stack_line *line), void *ctx);
 
 /* "parse_object  json.c:118" or "read  libc.so.6" within so many columns (0: any). */
@@ -25,8 +25,11 @@ void stack_line_words(
 	const struct stack_line *line, const struct term *t, size_t columns, struct buf *out);
 
 /* At most `limit` lines (0: all) with `indent`, and how many more there are. */
-void stack_text(struct snapshot *s, const struct snapshot_thread *t, size_t from, size_t limit,
-	const char *indent, const struct term *term, struct buf *out);
+void stack_text(struct snapshot *s, const struct snapshot_thread *t, const struct wait_own_part *part,
+	size_t limit, const char *indent, const struct term *term, struct buf *out);
+
+/* All of it. */
+struct wait_own_part stack_whole(const struct snapshot_thread *t);
 
 /* "stack": [...] as names, and "frames": [...] in full. */
 void stack_json(struct snapshot *s, const struct snapshot_thread *t, struct buf *out);

@@ -18,31 +18,56 @@ static bool starts_with_any(const char *text, const char *const *prefixes)
 }
 
 /* What every program has, and nobody looks for his mistake in. */
-static bool is_runtime(const struct live_name *name)
+static bool is_runtime_module(const struct live_name *name)
 {
 	static const char *const modules[] = {"libc.so", "libc-", "libpthread", "ld-linux", "ld-musl",
 		"libstdc++", "libc++", "libgcc_s", "[vdso]", NULL};
-	static const char *const functions[] = {"__futex_abstimed", "__lll_lock_wait", "futex_wait",
-		"__pthread_", "___pthread_", "pthread_", "__GI_", "__syscall_cp", "std::sys::", "std::sync::",
-		"core::", "std::mutex::", "std::thread::", "std::unique_lock", "std::lock_guard",
-		"std::shared_", "std::__shared_mutex", "std::scoped_lock", "std::lock(", "__gthread",
-		"<std::", "std::condition_variable", "std::__", "syscall", NULL};
 
-	if (name->module && starts_with_any(name->module, modules))
-		return true;
-	return name->answer.count &&
-		starts_with_any(name->answer.levels[name->answer.count - 1].name, functions);
+	return name->module && starts_with_any(name->module, modules);
 }
 
-size_t wait_own_frame(struct snapshot *s, const struct snapshot_thread *t)
+static bool is_runtime_function(const char *function)
 {
-	for (size_t i = 0; i < t->frame_count; i++) {
-		struct live_name name = snapshot_name(s, t->frames[i].id);
+	static const char *const functions[] = {"__futex", "__lll_lock", "futex_", "__pthread_",
+		"___pthread_", "pthread_", "__GI_", "__syscall", "syscall", "std::", "core::", "alloc::",
+		"__gthread", "<std::", "<core::", "<alloc::", "void std::", "_start", "__libc_start",
+		"start_thread", "clone", "__clone", "thread_start", "__rust_", "parking_lot", NULL};
 
-		if (!is_runtime(&name))
-			return i;
-	}
-	return t->frame_count;
+	return starts_with_any(function, functions);
+}
+
+/* The first level of a frame that is not runtime; levels.count where all are. */
+static size_t own_level(const struct live_name *name)
+{
+	size_t level = 0;
+
+	if (is_runtime_module(name))
+		return name->answer.count;
+	while (level < name->answer.count && is_runtime_function(name->answer.levels[level].name))
+		level++;
+	return level;
+}
+
+static bool is_own(struct snapshot *s, const struct snapshot_thread *t, size_t frame, size_t *ret_level)
+{
+	struct live_name name = snapshot_name(s, t->frames[frame].id);
+
+	*ret_level = own_level(&name);
+	return *ret_level < name.answer.count || (!name.answer.count && !is_runtime_module(&name));
+}
+
+bool wait_own_part(struct snapshot *s, const struct snapshot_thread *t, struct wait_own_part *ret)
+{
+	size_t level;
+
+	*ret = (struct wait_own_part){.end = t->frame_count};
+	while (ret->frame < t->frame_count && !is_own(s, t, ret->frame, &ret->level))
+		ret->frame++;
+	if (ret->frame == t->frame_count)
+		return false;
+	while (!is_own(s, t, ret->end - 1, &level))
+		ret->end--;
+	return true;
 }
 
 /* "parse (json.c:118)" */
@@ -50,17 +75,16 @@ static void describe(struct snapshot *s, struct wait_node *n)
 {
 	struct live_name name;
 	const struct symbol_level *level;
+	struct wait_own_part own;
 	const char *slash;
-	size_t own;
 
 	snapshot_stack(s, n->thread);
-	own = wait_own_frame(s, n->thread);
-	if (own == n->thread->frame_count)
+	if (!wait_own_part(s, n->thread, &own))
 		return;
-	name = snapshot_name(s, n->thread->frames[own].id);
+	name = snapshot_name(s, n->thread->frames[own.frame].id);
 	if (!name.answer.count)
 		return;
-	level = &name.answer.levels[0];
+	level = &name.answer.levels[own.level];
 	slash = level->file ? strrchr(level->file, '/') : NULL;
 	if (level->file && level->line)
 		WAIT_SAY(n->doing, "%.96s (%.48s:%u)", level->name, slash ? slash + 1 : level->file,
@@ -109,7 +133,7 @@ static int look_again(struct wait_answer *a, pid_t focus, struct err *err)
 	return judge(a, focus, err);
 }
 
-/* Those who are talked about get names; the others only when they are shown. */
+/* Those who are talked about get all names; of the others, only what they wait for. */
 static void describe_chain(struct wait_answer *a)
 {
 	vec_each(&a->verdict.chain, n)

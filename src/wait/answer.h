@@ -21,8 +21,14 @@ int wait_answer_new(const struct snapshot_options *options, pid_t pid, pid_t foc
 	struct wait_answer *ret, struct err *err);
 void wait_answer_release(struct wait_answer *a);
 
-/* The first frame of the thread's own program: not of the C library, the language's runtime or the
- * kernel's page; frame_count where all are. */
-size_t wait_own_frame(struct snapshot *s, const struct snapshot_thread *t);
+/* The part of a stack that is the program's own: without the C library, the language's runtime and the
+ * kernel's page at its leaf, and without what starts threads at its root. */
+struct wait_own_part {
+	size_t frame, level; /* its first line: a frame, and a level of inlining there */
+	size_t end;          /* frames from here on are not part of it */
+};
+
+/* False: nothing of it is. */
+bool wait_own_part(struct snapshot *s, const struct snapshot_thread *t, struct wait_own_part *ret);
 
 #endif

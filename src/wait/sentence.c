@@ -97,6 +97,28 @@ static void add_trouble(const struct wait *w, struct buf *out)
 	}
 }
 
+/* Whoever may hold it. */
+static void add_candidates(const struct wait_verdict *v, const struct wait_node *n, struct buf *out)
+{
+	size_t shown = 0;
+
+	if (n->wait.nature != WAIT_LOCK || n->wait.trouble || wait_next(n))
+		return;
+	if (!n->edges.len) {
+		buf_str(out, ", and nothing tells who holds it");
+		return;
+	}
+	buf_str(out, n->edges.len > 1 ? ", held perhaps by one of " : ", held perhaps by ");
+	vec_each(&n->edges, e) {
+		if (shown == 3)
+			break;
+		buf_str(out, shown++ ? ", " : "");
+		wait_thread_words(e->to, v->focus, out);
+	}
+	if (n->edges.len > shown)
+		buf_printf(out, " and %zu more", n->edges.len - shown);
+}
+
 static void add_time_left(const struct wait *w, struct buf *out)
 {
 	if (w->timeout_ns == LOOK_UNKNOWN)
@@ -150,6 +172,7 @@ static void add_end(const struct wait_verdict *v, const struct wait_node *n, str
 		buf_char(out, ' ');
 		add_object(&n->wait, out);
 		add_trouble(&n->wait, out);
+		add_candidates(v, n, out);
 		add_time_left(&n->wait, out);
 	}
 	add_function(n, out);

@@ -39,7 +39,8 @@ static bool is_first(const struct wait_node *n)
 static bool is_held_up(const struct wait_node *n)
 {
 	return n->waits && !n->progresses &&
-		(n->wait.trouble || n->wait.nature == WAIT_STOPPED || wait_next(n));
+		(n->wait.trouble || n->wait.nature == WAIT_STOPPED || n->wait.nature == WAIT_LOCK ||
+			wait_next(n));
 }
 
 static const struct wait_node *end_of(const struct wait_graph *g, const struct wait_node *n)
@@ -161,6 +162,12 @@ static enum verdict_kind kind_of_trouble(enum wait_trouble trouble)
 	return VERDICT_PEER_PROCESS;
 }
 
+/* Somebody has it, and nobody knows who. */
+static bool waits_for_unknown(const struct wait_node *n)
+{
+	return n->waits && !n->progresses && n->wait.nature == WAIT_LOCK && !wait_next(n);
+}
+
 static enum verdict_kind kind_of(const struct wait_verdict *v)
 {
 	const struct wait_node *root = v->root, *focus = v->focus;
@@ -175,7 +182,7 @@ static enum verdict_kind kind_of(const struct wait_verdict *v)
 		return root->thread->look.throttled ? VERDICT_THROTTLED : VERDICT_STARVED;
 	if (root->thread->process != focus->thread->process)
 		return VERDICT_PEER_PROCESS;
-	if (root != focus)
+	if (root != focus || waits_for_unknown(root))
 		return VERDICT_LOCK_HOLDER;
 	return wait_is_idle(root) && !root->progresses ? VERDICT_IDLE : VERDICT_RUNNING;
 }
@@ -195,6 +202,8 @@ int wait_verdict(const struct wait_graph *g, pid_t focus, struct wait_verdict *r
 		return rc;
 	}
 	v.kind = kind_of(&v);
+	if (waits_for_unknown(v.root) && !v.root->wait.trouble)
+		v.grade = WAIT_CANDIDATE;
 	if (v.focus->waits && !v.focus->progresses)
 		v.since_ns = v.focus->thread->look.idle_ns;
 	*ret = v;
