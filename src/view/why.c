@@ -13,6 +13,7 @@
 #define STACK_LINES 6u
 #define MOST_LINKS 12u
 #define MOST_REST 12u
+#define MOST_CANDIDATES 3u
 
 static const char *grade_words(enum wait_grade grade)
 {
@@ -157,6 +158,19 @@ static void link_block(const struct wait_answer *a, struct wait_node *n, const c
 	stack_text(a->snapshot, th, &part, STACK_LINES, "      ", t, out);
 }
 
+/* Where nobody is known to hold the lock: who may. */
+static void candidates_block(const struct wait_answer *a, const struct term *t, struct buf *out)
+{
+	const struct wait_node *root = a->verdict.root;
+
+	if (!root->waits || root->wait.nature != WAIT_LOCK || wait_next(root))
+		return;
+	for (size_t i = 0; i < root->edges.len && i < MOST_CANDIDATES; i++)
+		link_block(a, root->edges.data[i].to, "  held perhaps by ", t, out);
+	if (root->edges.len > MOST_CANDIDATES)
+		buf_printf(out, "  or one of %zu threads more\n", root->edges.len - MOST_CANDIDATES);
+}
+
 static void chain_block(const struct wait_answer *a, const struct term *t, struct buf *out)
 {
 	const struct wait_verdict *v = &a->verdict;
@@ -175,6 +189,7 @@ static void chain_block(const struct wait_answer *a, const struct term *t, struc
 		}
 		link_block(a, n, lead, t, out);
 	}
+	candidates_block(a, t, out);
 	if (v->cycle_at < v->chain.len) {
 		buf_str(out, "  held by ");
 		paint_on(out, t, PAINT_TITLE);
