@@ -145,7 +145,6 @@ static void blame_nobody(struct wait_look *l, struct wait *ret)
 {
 	const struct open_files *files = wait_world_files(l->world);
 
-	ret->grade = WAIT_INFERRED;
 	if (files->cut)
 		WAIT_APPEND(ret->detail, "there was no time to find out who has the other end");
 	else if (files->refused)
