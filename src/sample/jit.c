@@ -38,7 +38,7 @@ static void note_perf_map(struct session *s, struct module *m)
 	if (m->map_fd != MAP_UNTRIED)
 		return;
 	m->map_fd = -EMFILE;
-	if (s->perf_maps >= MAX_PERF_MAPS)
+	if (s->source->still || s->perf_maps >= MAX_PERF_MAPS)
 		return;
 	s->perf_maps++;
 	m->map_fd = symbol_perf_map_open(m->pid, NULL);

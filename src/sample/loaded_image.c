@@ -45,50 +45,52 @@ static int collect(void *ctx, const struct proc_mapping *m)
 	return 0;
 }
 
-static bool starts_with_elf(pid_t pid, uint64_t address)
+static bool starts_with_elf(const struct source *s, pid_t pid, uint64_t address)
 {
 	char magic[SELFMAG];
 
-	return proc_read_memory(pid, address, magic, sizeof(magic)) &&
+	return source_read(s, pid, address, magic, sizeof(magic)) &&
 	       !memcmp(magic, ELFMAG, SELFMAG);
 }
 
 /* What cannot be read stays zero: the last page may lie beyond the end of the file. */
-static void fill(uint8_t *bytes, pid_t pid, const struct piece *p)
+static void fill(const struct source *s, uint8_t *bytes, pid_t pid, const struct piece *p)
 {
 	for (uint64_t at = p->start, len; at < p->end; at += len) {
 		len = p->end - at < CHUNK_BYTES ? p->end - at : CHUNK_BYTES;
-		proc_read_memory(pid, at, bytes + p->offset + (at - p->start), len);
+		source_read(s, pid, at, bytes + p->offset + (at - p->start), len);
 	}
 }
 
-static int put_together(pid_t pid, const struct image *image, struct elf_file **ret)
+static int put_together(
+	const struct source *s, pid_t pid, const struct image *image, struct elf_file **ret)
 {
 	uint8_t *bytes = calloc(1, image->bytes);
 
 	if (!bytes)
 		return -ENOMEM;
 	vec_each(&image->pieces, p)
-		fill(bytes, pid, p);
+		fill(s, bytes, pid, p);
 	return elf_file_open_loaded(
 		bytes, image->bytes, image->address, image->of->path, ret, NULL);
 }
 
-int loaded_image_open(pid_t pid, const struct proc_mapping *m, uint64_t limit,
+int loaded_image_open(const struct source *s, pid_t pid, const struct proc_mapping *m, uint64_t limit,
 	struct elf_file **ret, uint64_t *ret_bytes)
 {
 	struct image image = {.of = m};
-	int rc = proc_each_mapping(pid, collect, &image, NULL);
+	int rc = s->ops->each_mapping(s, pid, collect, &image, NULL);
+	char first;
 
 	rc = rc > 0 ? 0 : rc;
-	if (!rc && !image.has_start)
+	if (!rc && (!image.has_start || !source_read(s, pid, m->start, &first, 1)))
 		rc = -ENOENT;
-	if (!rc && !starts_with_elf(pid, image.address))
+	if (!rc && !starts_with_elf(s, pid, image.address))
 		rc = -ENOEXEC;
 	if (!rc && image.bytes > limit)
 		rc = -EFBIG;
 	if (!rc)
-		rc = put_together(pid, &image, ret);
+		rc = put_together(s, pid, &image, ret);
 	if (!rc)
 		*ret_bytes = image.bytes;
 	vec_release(&image.pieces);

@@ -25,6 +25,7 @@
 #define MAX_OBJECT_BYTES ((uint64_t)64 << 30)
 #define MAX_BYTES_IN_ALL ((uint64_t)32 << 40)
 #define MAX_IMAGE_BYTES ((uint64_t)512 << 20)
+#define MAX_VDSO_BYTES ((size_t)1 << 20)
 
 /* Each has an index of up to some 80 MB. */
 #define MAX_JITDUMPS 64u
@@ -39,6 +40,7 @@ struct tree {
 
 struct module_store {
 	struct capture_writer *writer;
+	const struct source *source;
 	VEC(struct module *) modules;
 	struct module *buckets[BUCKETS]; /* files by inode, JIT memory by pid; the latest first */
 	struct module *vdso, *kernel, *uprobes;
@@ -185,7 +187,8 @@ static void module_free(struct module *m)
 	free(m);
 }
 
-int module_store_new(struct capture_writer *w, struct module_store **ret, struct err *err)
+int module_store_new(struct capture_writer *w, const struct source *source, struct module_store **ret,
+	struct err *err)
 {
 	struct module_store *s = calloc(1, sizeof(*s));
 	struct rlimit limit;
@@ -193,6 +196,7 @@ int module_store_new(struct capture_writer *w, struct module_store **ret, struct
 	if (!s)
 		return err_nomem(err);
 	s->writer = w;
+	s->source = source;
 	s->max_fd = getrlimit(RLIMIT_NOFILE, &limit) ? 1024 : limit.rlim_cur;
 	s->max_fd -= s->max_fd / 8;
 	*ret = s;
@@ -271,6 +275,11 @@ static struct module *new_module(uint32_t kind, const char *path)
 	return m;
 }
 
+const struct source *module_store_source(const struct module_store *s)
+{
+	return s->source;
+}
+
 /* Our own vDSO: the kernel maps the same image into every 64-bit process. */
 static int copy_own_vdso(void *ctx, const struct proc_mapping *m)
 {
@@ -283,12 +292,27 @@ static int copy_own_vdso(void *ctx, const struct proc_mapping *m)
 	return 1;
 }
 
-static struct module *vdso_module(struct module_store *s)
+/* What was kept of a process may come from another kernel. */
+static void read_kept_vdso(
+	const struct source *source, pid_t pid, const struct proc_mapping *at, struct module *vdso)
+{
+	size_t size = at->end - at->start < MAX_VDSO_BYTES ? at->end - at->start : MAX_VDSO_BYTES;
+	autofree uint8_t *bytes = malloc(size);
+
+	if (bytes)
+		elf_file_open_memory(bytes, source_read_some(source, pid, at->start, bytes, size),
+			"[vdso]", &vdso->file, NULL);
+}
+
+static struct module *vdso_module(struct module_store *s, pid_t pid, const struct proc_mapping *at)
 {
 	struct module *m = s->vdso ? NULL : new_module(MODULE_VDSO, "[vdso]");
 
 	if (m) {
-		proc_each_mapping(getpid(), copy_own_vdso, m, NULL);
+		if (s->source->still)
+			read_kept_vdso(s->source, pid, at, m);
+		else
+			proc_each_mapping(getpid(), copy_own_vdso, m, NULL);
 		s->vdso = add_module(s, m);
 	}
 	return s->vdso;
@@ -375,6 +399,8 @@ static int tree_of(struct module_store *s, pid_t pid)
 	char proc[16], path[48];
 	struct tree theirs, ours;
 
+	if (s->source->still)
+		return s->source->root_fd;
 	snprintf(proc, sizeof(proc), "%d", (int)pid);
 	if (!identify_tree(proc, &theirs) || !identify_tree("self", &ours) ||
 		same_tree(&theirs, &ours))
@@ -430,7 +456,7 @@ static int open_loaded(struct module_store *s, pid_t pid, const struct proc_mapp
 {
 	if (why != -ENOENT && why != -ESTALE && why != -EACCES && why != -EPERM)
 		return why;
-	if (loaded_image_open(pid, mapping, MAX_IMAGE_BYTES - s->image_bytes, &ret->file,
+	if (loaded_image_open(s->source, pid, mapping, MAX_IMAGE_BYTES - s->image_bytes, &ret->file,
 		    &ret->image_bytes)) {
 		*ret = (struct object){0};
 		return why;
@@ -443,7 +469,7 @@ static int open_loaded(struct module_store *s, pid_t pid, const struct proc_mapp
 static int open_object(struct module_store *s, pid_t pid, const struct proc_mapping *mapping,
 	struct object *ret)
 {
-	autoclose int fd = proc_open_mapped_file(pid, mapping, NULL);
+	autoclose int fd = s->source->ops->open_file(s->source, pid, mapping, NULL);
 	uint64_t bytes = 0;
 	int rc = fd < 0 ? fd : check_budget(s, fd, &bytes);
 
@@ -505,7 +531,7 @@ static struct module *jitdump_module(
 	vec_each(&s->jitdumps, known)
 		if ((*known)->inode == mapping->inode && (*known)->device == mapping->device)
 			return *known;
-	if (s->jitdumps.len >= MAX_JITDUMPS || jit_code_open(pid, mapping, &jit, NULL))
+	if (s->source->still || s->jitdumps.len >= MAX_JITDUMPS || jit_code_open(pid, mapping, &jit, NULL))
 		return NULL;
 
 	struct module *m = new_module(MODULE_JIT, mapping->path);
@@ -527,7 +553,7 @@ static struct module *jitdump_module(
 struct module *module_store_mapped(struct module_store *s, pid_t pid, const struct proc_mapping *m)
 {
 	if (!strcmp(m->path, "[vdso]"))
-		return vdso_module(s);
+		return vdso_module(s, pid, m);
 	if (!strcmp(m->path, "[uprobes]"))
 		return uprobes_module(s);
 	if (m->path[0] != '/' || !m->inode)

@@ -19,6 +19,7 @@
 #include "capture/writer.h"
 #include "elf/elf_file.h"
 #include "os/proc.h"
+#include "sample/source.h"
 #include "unwind/unwind.h"
 
 struct module {
@@ -48,9 +49,12 @@ struct module {
 
 struct module_store;
 
-/* The writer is borrowed; each new module is written to it. */
-int module_store_new(struct capture_writer *w, struct module_store **ret, struct err *err);
+/* The writer is borrowed; each new module is written to it. So is the source of files and memory. */
+int module_store_new(struct capture_writer *w, const struct source *source, struct module_store **ret,
+	struct err *err);
 void module_store_free(struct module_store *s);
+
+const struct source *module_store_source(const struct module_store *s);
 
 /* The module behind a mapping of `pid`. Never fails but for memory (NULL): a file that cannot be
  * opened gives a module without `file`. */

@@ -173,7 +173,7 @@ struct space_mapping *process_code(struct process_table *t, struct process *p, u
 
 	struct space_mapping *m = &p->mappings.data[i];
 
-	if (m->copied_from && text_copy_settle(m, p->pid, addr))
+	if (m->copied_from && text_copy_settle(module_store_source(t->modules), m, p->pid, addr))
 		t->added(t->ctx, p, m);
 	return m;
 }
@@ -273,7 +273,8 @@ int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns
 
 	memset(&p->mappings, 0, sizeof(p->mappings));
 	p->refresh_ns = now_ns;
-	int rc = proc_each_mapping(p->pid, snapshot_mapping, &s, err);
+	const struct source *source = module_store_source(t->modules);
+	int rc = source->ops->each_mapping(source, p->pid, snapshot_mapping, &s, err);
 	p->maps_refused = rc == -EACCES || rc == -EPERM;
 	if (!rc && p->mappings.len) {
 		p->snapshot_ns = now_ns;

@@ -74,7 +74,7 @@ struct process *process_find(struct process_table *t, pid_t pid);
 /* The process, added (empty) when not known. NULL: out of memory. */
 struct process *process_get(struct process_table *t, pid_t pid);
 
-/* Reads /proc/PID/maps; what was there before is forgotten, unless nothing can be read any more. */
+/* Reads the mappings from the source of the module store; what was there before is forgotten, unless nothing can be read any more. */
 int process_snapshot(struct process_table *t, struct process *p, uint64_t now_ns, struct err *err);
 
 /* The child starts, at that time, with a copy of its parent's mappings; with none when those are so many

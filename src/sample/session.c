@@ -51,8 +51,8 @@ static void mapping_is_new(void *ctx, struct process *p, struct space_mapping *m
 	}
 }
 
-int session_new(struct capture_writer *w, const struct thread_selection *selection,
-	struct session **ret, struct err *err)
+static int new_session(struct capture_writer *w, const struct thread_selection *selection,
+	const struct source *source, struct session **ret, struct err *err)
 {
 	struct session *s = calloc(1, sizeof(*s));
 	int rc;
@@ -60,12 +60,13 @@ int session_new(struct capture_writer *w, const struct thread_selection *selecti
 	if (!s)
 		return err_nomem(err);
 	s->writer = w;
+	s->source = source;
 	s->selection = selection;
 	s->sweep_above = SWEEP_ABOVE;
 	s->now_ns = clock_monotonic_ns();
 	s->frames = calloc(FRAME_LIMIT, sizeof(*s->frames));
 	s->frame_ids = calloc(FRAME_LIMIT, sizeof(*s->frame_ids));
-	rc = s->frames && s->frame_ids ? module_store_new(w, &s->modules, err) : err_nomem(err);
+	rc = s->frames && s->frame_ids ? module_store_new(w, source, &s->modules, err) : err_nomem(err);
 	if (!rc)
 		rc = process_table_new(s->modules, mapping_is_new, s, &s->processes, err);
 	if (!rc)
@@ -78,15 +79,21 @@ int session_new(struct capture_writer *w, const struct thread_selection *selecti
 	return 0;
 }
 
-int session_new_unrecorded(const struct thread_selection *selection, struct capture_writer **ret_writer,
+int session_new(struct capture_writer *w, const struct thread_selection *selection,
 	struct session **ret, struct err *err)
+{
+	return new_session(w, selection, &source_live, ret, err);
+}
+
+int session_new_unrecorded(const struct thread_selection *selection, const struct source *source,
+	struct capture_writer **ret_writer, struct session **ret, struct err *err)
 {
 	int fd = open("/dev/null", O_WRONLY | O_CLOEXEC), rc;
 
 	if (fd < 0)
 		return err_errno(err, errno, "/dev/null");
 	rc = capture_writer_to_fd(fd, "/dev/null", ret_writer, err);
-	return rc ? rc : session_new(*ret_writer, selection, ret, err);
+	return rc ? rc : new_session(*ret_writer, selection, source, ret, err);
 }
 
 void session_free(struct session *s)
@@ -171,7 +178,7 @@ static void name_process(struct session *s, struct process *p, pid_t ppid)
 {
 	char command[4096];
 
-	if (proc_command_line(p->pid, command, sizeof(command), NULL))
+	if (s->source->ops->command_line(s->source, p->pid, command, sizeof(command), NULL))
 		command[0] = '\0';
 	if (!capture_segment(s->writer)) {
 		write_process(s, p, ppid, command);
@@ -191,7 +198,7 @@ static struct thread *adopt_thread(struct session *s, struct process *p, pid_t t
 
 	if (!th)
 		return NULL;
-	if (!proc_thread_name(p->pid, tid, name, sizeof(name), NULL)) {
+	if (!s->source->ops->thread_name(s->source, p->pid, tid, name, sizeof(name), NULL)) {
 		name_thread(s, th, name);
 		return th;
 	}
@@ -212,7 +219,7 @@ static struct process *adopt_process(struct session *s, pid_t pid, struct err *e
 		err_nomem(err);
 		return NULL;
 	}
-	proc_status_read(pid, &status, NULL);
+	s->source->ops->status(s->source, pid, &status, NULL);
 	name_process(s, p, status.ppid);
 	process_snapshot(s->processes, p, clock_monotonic_ns(), err);
 	return p;

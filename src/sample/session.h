@@ -20,6 +20,7 @@
 #include "capture/writer.h"
 #include "os/proc.h"
 #include "sample/modules.h"
+#include "sample/source.h"
 #include "unwind/unwind.h"
 
 /* Which threads are sampled; all-zero: all. */
@@ -36,10 +37,10 @@ int session_new(struct capture_writer *w, const struct thread_selection *selecti
 	struct session **ret, struct err *err);
 void session_free(struct session *s);
 
-/* A session whose recording is nobody's, for stacks and names alone. *ret_writer is the caller's, to
- * abandon after session_free(). */
-int session_new_unrecorded(const struct thread_selection *selection, struct capture_writer **ret_writer,
-	struct session **ret, struct err *err);
+/* A session whose recording is nobody's, for stacks and names alone, of processes that `source` (borrowed)
+ * tells of. *ret_writer is the caller's, to abandon after session_free(). */
+int session_new_unrecorded(const struct thread_selection *selection, const struct source *source,
+	struct capture_writer **ret_writer, struct session **ret, struct err *err);
 
 /* A process that was running before the session: reads its mappings, threads and names. Call after
  * the sampler watches it. -ESRCH when it is gone. */

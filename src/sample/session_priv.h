@@ -17,6 +17,7 @@ struct session_keeper {
 
 struct session {
 	struct capture_writer *writer;
+	const struct source *source;
 	const struct thread_selection *selection;
 	struct module_store *modules;
 	struct process_table *processes;

@@ -75,7 +75,19 @@ static bool read_memory(void *ctx, uint64_t addr, void *buf, size_t len)
 {
 	const struct walk_ctx *w = ctx;
 
-	return proc_read_memory(w->tid, addr, buf, len);
+	return source_read(w->session->source, w->tid, addr, buf, len);
+}
+
+/* Where nothing changes there is nothing to compare. */
+static enum unwind_tail read_kept(struct walk_ctx *w, uint64_t addr, struct unwind_dump *ret)
+{
+	struct tail *tail = &w->session->tail;
+	size_t got = source_read_some(w->session->source, w->tid, addr, tail->bytes, TAIL_BYTES);
+
+	if (got < sizeof(uint64_t))
+		return UNWIND_TAIL_UNREADABLE;
+	*ret = (struct unwind_dump){addr, tail->bytes, got};
+	return UNWIND_TAIL_OK;
 }
 
 static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, size_t count,
@@ -96,6 +108,8 @@ static enum unwind_tail read_tail(void *ctx, const struct unwind_frame *frames, 
 		w->other = addr;
 	if (got != UNWIND_TAIL_UNREADABLE)
 		return got;
+	if (w->session->source->still)
+		return read_kept(w, addr, ret);
 	return tail_read(&w->session->tail, &stack, frames, count, addr, ret);
 }
 

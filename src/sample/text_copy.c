@@ -78,7 +78,8 @@ void text_copy_replaces(struct space_mapping *added, const struct space_mapping 
 }
 
 /* Zeros are in many places: only what the file has something at counts. */
-static bool same_bytes(const struct space_mapping *m, pid_t pid, uint64_t addr, bool *ret_differ)
+static bool same_bytes(const struct source *s, const struct space_mapping *m, pid_t pid, uint64_t addr,
+	bool *ret_differ)
 {
 	static const uint8_t zeros[WINDOW_BYTES];
 	uint8_t found[WINDOW_BYTES];
@@ -86,7 +87,7 @@ static bool same_bytes(const struct space_mapping *m, pid_t pid, uint64_t addr, 
 		elf_file_bytes_at(m->copied_from->file, addr - m->copied_bias, sizeof(found));
 
 	if (!want || !memcmp(want, zeros, sizeof(zeros)) ||
-		!proc_read_memory(pid, addr, found, sizeof(found)))
+		!source_read(s, pid, addr, found, sizeof(found)))
 		return false;
 	if (memcmp(found, want, sizeof(found))) {
 		*ret_differ = true;
@@ -95,7 +96,8 @@ static bool same_bytes(const struct space_mapping *m, pid_t pid, uint64_t addr, 
 	return true;
 }
 
-bool text_copy_settle(struct space_mapping *m, pid_t pid, uint64_t addr)
+bool text_copy_settle(
+	const struct source *s, struct space_mapping *m, pid_t pid, uint64_t addr)
 {
 	const uint64_t window_mask = ~(uint64_t)(WINDOW_BYTES - 1);
 	uint64_t step = (m->end - m->start) / WINDOWS;
@@ -104,10 +106,10 @@ bool text_copy_settle(struct space_mapping *m, pid_t pid, uint64_t addr)
 	if (!m->copied_from || !m->copy_tries)
 		return false;
 	m->copy_tries--;
-	if (!same_bytes(m, pid, addr & window_mask, &differ))
+	if (!same_bytes(s, m, pid, addr & window_mask, &differ))
 		return false;
 	for (unsigned i = 0; i < WINDOWS; i++)
-		same_bytes(m, pid, (m->start + i * step) & window_mask, &differ);
+		same_bytes(s, m, pid, (m->start + i * step) & window_mask, &differ);
 	if (differ)
 		return false;
 	m->module = m->copied_from;

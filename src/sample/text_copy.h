@@ -18,6 +18,7 @@ void text_copy_replaces(struct space_mapping *added, const struct space_mapping 
 
 /* A sample has met `addr` in a candidate: makes the mapping one of the file when the process has the
  * file's bytes there. True when it did. */
-bool text_copy_settle(struct space_mapping *m, pid_t pid, uint64_t addr);
+bool text_copy_settle(
+	const struct source *s, struct space_mapping *m, pid_t pid, uint64_t addr);
 
 #endif

@@ -39,7 +39,7 @@ static void world_init(struct world *w)
 {
 	*w = (struct world){0};
 	check(!capture_writer_to_fd(open("/dev/null", O_WRONLY), "null", &w->writer, NULL));
-	check(!module_store_new(w->writer, &w->modules, NULL));
+	check(!module_store_new(w->writer, &source_live, &w->modules, NULL));
 	check(!process_table_new(w->modules, count_added, w, &w->table, NULL));
 }
 
@@ -370,12 +370,12 @@ TEST(text_that_was_copied)
 	replaced.bias = start - (text->start - text->bias);
 	text_copy_replaces(&m, &replaced);
 	check(m.copied_from == text->module && m.module != text->module);
-	check(!text_copy_settle(&m, getpid(), addr)); /* still empty */
+	check(!text_copy_settle(&source_live, &m, getpid(), addr)); /* still empty */
 	memcpy(copy, (const void *)(uintptr_t)text->start, len);
 	copy[addr - start] ^= 1;
-	check(!text_copy_settle(&m, getpid(), addr));
+	check(!text_copy_settle(&source_live, &m, getpid(), addr));
 	copy[addr - start] ^= 1;
-	check(text_copy_settle(&m, getpid(), addr));
+	check(text_copy_settle(&source_live, &m, getpid(), addr));
 	check(m.module == text->module && m.bias == replaced.bias && !m.copied_from);
 
 	/* What is a file's, or replaces nothing of one, is no candidate. */

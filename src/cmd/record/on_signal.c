@@ -168,7 +168,7 @@ static int open_output(struct recording *r, struct err *err)
 static int open_session(struct recording *r, struct err *err)
 {
 	struct naming_options naming = {.debuginfod = r->args->debuginfod};
-	int rc = session_new_unrecorded(&r->selection, &r->writer, &r->session, err);
+	int rc = session_new_unrecorded(&r->selection, &source_live, &r->writer, &r->session, err);
 
 	if (rc)
 		return rc;

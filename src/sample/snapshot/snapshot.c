@@ -23,13 +23,14 @@ int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, 
 	if (!s)
 		return err_nomem(err);
 	s->options = *options;
+	s->source = &source_live;
 	s->began_ns = clock_monotonic_ns();
 	s->bytes = malloc(SNAPSHOT_STACK_BYTES);
 	rc = s->bytes ? look_proc.open(&s->proc, err) : err_nomem(err);
 	if (!rc && options->method == SNAPSHOT_BPF)
 		rc = look_bpf.open(&s->bpf, err);
 	if (!rc)
-		rc = session_new_unrecorded(&s->all_threads, &s->writer, &s->session, err);
+		rc = session_new_unrecorded(&s->all_threads, s->source, &s->writer, &s->session, err);
 	if (!rc) {
 		session_maps_untold(s->session);
 		s->names = live_names_new(s->session, &naming);
@@ -167,9 +168,10 @@ static int add_process(
 	if (!p)
 		return err_nomem(err);
 	p->pid = status->tgid;
+	p->source = s->source;
 	p->status = *status;
 	p->reader = status->state == 'Z' ? proc_surviving_thread(p->pid) : p->pid;
-	if (!proc_command_line(p->pid, command, sizeof(command), NULL))
+	if (!s->source->ops->command_line(s->source, p->pid, command, sizeof(command), NULL))
 		p->command = strdup(command);
 	rc = look_at_process(s, p, err);
 	if (!rc && vec_push(&s->processes, p))
@@ -192,7 +194,7 @@ int snapshot_process(struct snapshot *s, pid_t pid, struct snapshot_process **re
 		*ret = known;
 		return 0;
 	}
-	rc = proc_status_read(pid, &status, err);
+	rc = s->source->ops->status(s->source, pid, &status, err);
 	if (rc)
 		return rc;
 	known = snapshot_known(s, status.tgid);
@@ -243,7 +245,8 @@ struct snapshot_thread *snapshot_thread_inside(const struct snapshot_process *p,
 	if (p->status.ns_pid == p->pid)
 		return snapshot_thread(p, inner);
 	vec_each(&p->threads, t)
-		if (!proc_status_read((*t)->look.tid, &status, NULL) && status.ns_pid == inner)
+		if (!p->source->ops->status(p->source, (*t)->look.tid, &status, NULL) &&
+			status.ns_pid == inner)
 			return *t;
 	return NULL;
 }
@@ -253,7 +256,7 @@ struct snapshot_thread *snapshot_thread_inside(const struct snapshot_process *p,
 bool snapshot_read(
 	struct snapshot *s, const struct snapshot_process *p, uint64_t addr, void *buf, size_t len)
 {
-	return !p->refused && proc_read_memory(p->reader, addr, buf, len);
+	return !p->refused && source_read(s->source, p->reader, addr, buf, len);
 }
 
 static int add_mapping(void *ctx, const struct proc_mapping *m)
@@ -284,7 +287,7 @@ const struct snapshot_mapping *snapshot_mapping(struct snapshot_process *p, uint
 
 	if (!p->mappings_read) {
 		p->mappings_read = true;
-		proc_each_mapping(p->pid, add_mapping, p, NULL);
+		p->source->ops->each_mapping(p->source, p->pid, add_mapping, p, NULL);
 	}
 	high = p->mappings.len;
 	while (low < high) {

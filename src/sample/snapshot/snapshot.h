@@ -73,6 +73,7 @@ struct snapshot_mapping {
 
 struct snapshot_process {
 	pid_t pid;
+	const struct source *source; /* of its memory; a still one: nothing may be asked of the live system */
 	int refused;      /* errno where memory and calls are not ours to read, 0: they are */
 	struct proc_status status;
 	char *command;

@@ -15,6 +15,7 @@
 struct snapshot {
 	struct snapshot_options options;
 	uint64_t began_ns;
+	const struct source *source;
 	struct look *proc, *bpf; /* bpf: NULL until it is needed, and where it is refused */
 	int bpf_refused;         /* -errno, 0: it was not */
 	struct err bpf_error;

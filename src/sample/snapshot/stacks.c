@@ -14,7 +14,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "base/clock.h"
 #include "sample/snapshot/running.h"
@@ -26,15 +25,13 @@
 static struct raw_stack copy_stack(struct snapshot *s, const struct thread_look *look)
 {
 	struct raw_stack raw = {.regs = look->regs};
-	struct iovec local = {s->bytes, SNAPSHOT_STACK_BYTES};
-	struct iovec remote = {(void *)(uintptr_t)look->wait.sp, SNAPSHOT_STACK_BYTES};
-	ssize_t got = look->compat || !look->regs.known
-		? -1
-		: process_vm_readv(look->tid, &local, 1, &remote, 1, 0);
+	size_t got = look->compat || !look->regs.known
+		? 0
+		: source_read_some(s->source, look->tid, look->wait.sp, s->bytes, SNAPSHOT_STACK_BYTES);
 
-	if (got >= (ssize_t)sizeof(uint64_t)) {
+	if (got >= sizeof(uint64_t)) {
 		raw.has_regs = true;
-		raw.dump = (struct unwind_dump){look->wait.sp, s->bytes, (size_t)got};
+		raw.dump = (struct unwind_dump){look->wait.sp, s->bytes, got};
 	}
 	return raw;
 }
