@@ -50,6 +50,7 @@ void variables_free(struct variables *v)
 	variables_release_globals(v);
 	dwarf_units_release(&v->units);
 	dwarf_image_release(&v->image);
+	vec_release(&v->callees);
 	elf_file_free(v->debug);
 	intern_release(&v->strings);
 	free(v->root);
@@ -103,10 +104,11 @@ struct collector {
 	bool failed;
 };
 
-static void add_variable(
-	struct collector *c, Dwarf_Die *die, Dwarf_Die *owner, uint32_t depth, bool parameter)
+static void add_variable(struct collector *c, Dwarf_Die *die, Dwarf_Die *owner, Dwarf_Die *block,
+	uint32_t depth)
 {
-	struct variable_extra extra = {.die = *die, .owner = *owner};
+	bool parameter = dwarf_tag(die) == DW_TAG_formal_parameter;
+	struct variable_extra extra = {.die = *die, .owner = *owner, .block = *block};
 	struct variable var = {.scope = c->scope, .depth = depth, .parameter = parameter};
 
 	if (dwarf_hasattr(die, DW_AT_declaration) || c->scope->variables.len == MAX_VARIABLES)
@@ -132,8 +134,7 @@ static void collect(struct collector *c, Dwarf_Die *around, Dwarf_Die *owner, ui
 		switch (dwarf_tag(&die)) {
 		case DW_TAG_formal_parameter:
 		case DW_TAG_variable:
-			add_variable(c, &die, owner, depth,
-				dwarf_tag(&die) == DW_TAG_formal_parameter);
+			add_variable(c, &die, owner, around, depth);
 			break;
 		case DW_TAG_lexical_block:
 		case DW_TAG_try_block:

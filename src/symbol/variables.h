@@ -97,6 +97,17 @@ uint32_t variable_line(struct variables *v, const struct variable *var, const ch
 /* The function, inlined or not, that it belongs to, with its scopes: "std::mutex::lock"; "". */
 const char *variable_function(struct variables *v, const struct variable *var);
 
+/* A function by the beginning of its name without scopes ("drop<"), words in its template arguments
+ * ("MutexGuard<"), and a part of its symbol ("3mem4drop"), a static string. */
+struct variable_call {
+	const char *name, *argument, *symbol;
+};
+
+/* Whether it is called between the declaration of the variable and where the code is (at `until_line` of the
+ * function the variable belongs to): inlined or directly. Which branch the code has taken is not looked at. */
+bool variable_called_since(struct variables *v, const struct variable *var, const struct variable_call *call,
+	uint32_t until_line);
+
 /* One frame of a thread, as the unwinder leaves it. */
 struct variable_frame {
 	const struct unwind_regs *regs;

@@ -26,6 +26,7 @@ struct type_node {
 struct variable_extra {
 	Dwarf_Die die;
 	Dwarf_Die owner; /* the function, or the inlined call */
+	Dwarf_Die block; /* the innermost scope around it, owner or block */
 };
 
 /* What is in scope at one address. */
@@ -63,6 +64,8 @@ struct variables {
 	VEC(bool) globals_read; /* a unit each */
 	uint64_t info_bytes;    /* of .debug_info */
 	bool objects_read, all_globals_read;
+	VEC(uint64_t) callees;     /* functions whose symbol has callee_symbol in it */
+	const char *callee_symbol; /* NULL: not read yet */
 	unsigned nested_arrays; /* being read */
 };
 

@@ -108,20 +108,37 @@ static const char *last_component(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Whether the frame is at a line above the variable's declaration, so that it does not exist yet. */
-static bool is_yet_to_come(struct guards *g, struct guard_module *m, const struct variable *var,
-	const struct snapshot_frame *frame)
+/* Where the frame is, in the function that the variable belongs to. */
+static struct symbol_level level_of(
+	struct guards *g, const struct variable *var, const struct snapshot_frame *frame)
 {
 	const struct live_name name = snapshot_name(g->snapshot, frame->id);
-	const struct symbol_level *level;
-	const char *file;
-	uint32_t line = variable_line(m->variables, var, &file);
 
-	if (var->depth >= name.answer.count || !line || !file)
-		return false;
-	level = &name.answer.levels[name.answer.count - 1 - var->depth];
-	return level->line && level->file && level->line < line &&
+	if (var->depth >= name.answer.count)
+		return (struct symbol_level){0};
+	return name.answer.levels[name.answer.count - 1 - var->depth];
+}
+
+/* Whether the frame is at a line above the variable's declaration, so that it does not exist yet. */
+static bool is_yet_to_come(
+	struct variables *v, const struct variable *var, const struct symbol_level *level)
+{
+	const char *file;
+	uint32_t line = variable_line(v, var, &file);
+
+	return line && file && level->line && level->file && level->line < line &&
 	       !strcmp(last_component(level->file), last_component(file));
+}
+
+/* Whether Rust's drop() gets a guard of this type before the frame's line. What it was given looks the same
+ * afterwards. */
+static bool may_be_dropped(
+	struct variables *v, const struct variable *var, const struct symbol_level *level)
+{
+	const struct variable_call drop = {"drop<", var->type->name, "3mem4drop"};
+
+	return strstr(var->type->name, "Guard<") &&
+	       variable_called_since(v, var, &drop, level->line ? level->line : UINT32_MAX);
 }
 
 static bool is_condition_wait(const char *name)
@@ -156,10 +173,14 @@ static void find_guards(
 
 	for (size_t i = 0; i < count; i++) {
 		struct guard_variable found = {.variable = &vars[i]};
+		struct symbol_level level;
 
-		if (vars[i].type->kind != VARIABLE_STRUCT || !guard_name_is_guard(vars[i].type->name) ||
-			is_yet_to_come(g, code->module, &vars[i], frame))
+		if (vars[i].type->kind != VARIABLE_STRUCT || !guard_name_is_guard(vars[i].type->name))
 			continue;
+		level = level_of(g, &vars[i], frame);
+		if (is_yet_to_come(v, &vars[i], &level))
+			continue;
+		found.given = may_be_dropped(v, &vars[i], &level);
 		found.type = guards_type(g, v, vars[i].type);
 		found.waits = is_condition_wait(variable_function(v, &vars[i]));
 		if (found.type && found.type->pointer_count)
@@ -289,6 +310,7 @@ static void evaluate(struct guard_thread *ret, const struct guard_variable *guar
 
 	held.variable = guard->variable;
 	held.waits = guard->waits;
+	held.unsure |= guard->given;
 	if (!variable_place(held.module->variables, guard->variable, frame, &place))
 		place.count = 0;
 	for (size_t i = 0; i < type->pointer_count; i++) {
@@ -323,7 +345,7 @@ static void find_held(struct guards *g, struct snapshot_thread *t, struct guard_
 		may_wait |= waits_for_condition(g, code, &t->frames[i]);
 		vec_each(&code->guards, guard) {
 			struct guard_held held = {
-				.frame = i, .module = code->module, .may_wait = may_wait};
+				.frame = i, .module = code->module, .unsure = may_wait};
 
 			evaluate(ret, guard, &frame, held);
 		}
@@ -388,7 +410,7 @@ static void describe(
 	*ret = (struct guard_holder){
 		.thread = t,
 		.frame = held->frame,
-		.grade = held->may_wait ? WAIT_CANDIDATE : WAIT_INFERRED,
+		.grade = held->unsure ? WAIT_CANDIDATE : WAIT_INFERRED,
 		.type = variable_type_name(v, held->variable->type),
 		.variable = held->variable->name,
 	};
@@ -409,12 +431,45 @@ bool guards_taken(
 		if (held->waits)
 			return false; /* given back for the time of the wait */
 		/* A parameter is where it was handed to. */
-		if (!found || (found->variable->parameter && !held->variable->parameter))
+		if (!found || (found->unsure && !held->unsure) ||
+			(found->unsure == held->unsure && found->variable->parameter &&
+				!held->variable->parameter))
 			found = held;
 	}
 	if (found)
 		describe(found, t, ret);
 	return found != NULL;
+}
+
+/* Guards of several threads at a time. */
+static bool is_shared(const struct guard_holder *h)
+{
+	size_t len = strcspn(h->type, "<");
+
+	for (size_t i = 0; i < len; i++)
+		if (!strncmp(h->type + i, "Read", 4) || !strncmp(h->type + i, "shared", 6))
+			return true;
+	return false;
+}
+
+/* Only one thread can have what is not shared: who is sure to have it clears those who are not, and of several
+ * who are sure nobody is. */
+static size_t settle(struct guard_holder *h, size_t count)
+{
+	size_t sure = 0, exclusive = 0, kept = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		sure += h[i].grade == WAIT_INFERRED;
+		exclusive += h[i].grade == WAIT_INFERRED && !is_shared(&h[i]);
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (exclusive && sure > 1)
+			h[i].grade = WAIT_CANDIDATE;
+		else if (exclusive && h[i].grade == WAIT_CANDIDATE)
+			continue;
+		h[kept++] = h[i];
+	}
+	return kept;
 }
 
 size_t guards_holders(struct guards *g, struct snapshot_process *p, uint64_t address,
@@ -428,7 +483,7 @@ size_t guards_holders(struct guards *g, struct snapshot_process *p, uint64_t add
 		if (!is_waiter((*t)->look.tid, waiters, waiter_count))
 			count += guards_taken(g, *t, address, &ret[count]);
 	}
-	return count;
+	return settle(ret, count);
 }
 
 /* ---- candidates ---- */
@@ -499,7 +554,7 @@ static bool has_lost_guard(
 	if (!guards)
 		return false;
 	vec_each(&guards->lost, lost) {
-		if (lost->waits || !fits(variable_type_name(lost->module->variables, lost->variable->type),
+		if (lost->waits || lost->unsure || !fits(variable_type_name(lost->module->variables, lost->variable->type),
 					   lock_type))
 			continue;
 		describe(lost, t, ret);

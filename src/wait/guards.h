@@ -37,8 +37,8 @@ struct guard_holder {
 };
 
 /* Threads of the process that have a guard of the lock which holds the byte at `address`, but for those in
- * waiters[0 .. waiter_count), which ascend. Reads stacks. WAIT_INFERRED; WAIT_CANDIDATE for a thread in a wait
- * that may have let go of it. How many, at most `limit`. */
+ * waiters[0 .. waiter_count), which ascend. Reads stacks. WAIT_INFERRED; WAIT_CANDIDATE for a thread that may
+ * have let go of it, and for all where only one of several can have it. How many, at most `limit`. */
 size_t guards_holders(struct guards *g, struct snapshot_process *p, uint64_t address,
 	const pid_t *waiters, size_t waiter_count, struct guard_holder *ret, size_t limit);
 

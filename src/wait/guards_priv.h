@@ -40,6 +40,7 @@ struct guard_variable {
 	const struct variable *variable;
 	const struct guard_type *type;
 	bool waits; /* of the wait of a condition variable, which has let go of the lock */
+	bool given; /* between its declaration and this address something is given away that may be it */
 };
 
 /* A code address: what is in scope there does not depend on the thread. */
@@ -61,7 +62,7 @@ struct guard_held {
 	uint64_t pointer;
 	const struct variable_type *target; /* NULL: not known */
 	bool waits;    /* as in struct guard_variable */
-	bool may_wait; /* the thread is in such a wait */
+	bool unsure;   /* it may have been given back: the thread is in such a wait, or given away */
 };
 
 struct guard_thread {

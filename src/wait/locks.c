@@ -17,7 +17,9 @@ void wait_blame_guards(struct guards *g, struct snapshot_thread *waiter, const p
 
 	if (!holders)
 		holders = guards_candidates(
-			g, waiter, ret->address, waiters, count, found, MOST_CANDIDATES);
+			g, waiter, ret->address, waiters, count, found, MOST_CANDIDATES + 1);
+	if (holders > MOST_CANDIDATES && found[0].grade == WAIT_CANDIDATE)
+		return; /* one of so many says nothing */
 	for (size_t i = 0; i < holders; i++)
 		wait_add_blocker(ret, waiter->process->pid, found[i].thread->look.tid, found[i].grade,
 			!found[i].type ? "it is in the function that takes the lock"

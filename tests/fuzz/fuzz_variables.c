@@ -41,6 +41,7 @@ static void look_at(struct variables *v, uint64_t address)
 {
 	struct unwind_regs regs = {.known = 0xffff};
 	const struct variable_frame frame = {&regs, 0x7fff0000, 0x1000, read_zeros, NULL};
+	const struct variable_call call = {"i", "", "e"};
 	const struct variable *vars;
 	struct variable_place place;
 	struct variable_global global;
@@ -51,6 +52,7 @@ static void look_at(struct variables *v, uint64_t address)
 	for (size_t i = 0; i < count && i < MOST_LOOKED_AT; i++) {
 		variable_line(v, &vars[i], &file);
 		variable_function(v, &vars[i]);
+		variable_called_since(v, &vars[i], &call, 1000);
 		if (variable_place(v, &vars[i], &frame, &place))
 			variable_read(&place, &frame, address % 16, &got, sizeof(got));
 		look_at_type(v, vars[i].type);

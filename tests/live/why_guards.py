@@ -198,7 +198,9 @@ def rust_mutex_inside_a_mutex():
 @test
 def rust_reader_of_a_static():
     why = Why([rust(0), "rwlock"], "waiter")
-    why.check_holder("inferred")
+    # There may be other readers, and whether it was this thread's guard that was dropped nobody knows.
+    check(sorted(why.holders) in (["holder inferred"], ["dropped candidate", "holder inferred"]), why.holders)
+    why.edges = [e for e in why.edges if e["grade"] == "inferred"]
     why.check_taken("guards.rs", "config")
     check(why.wait["name"].startswith("RwLock<[u64; 3]> guards::CONFIG"), why.wait)
 

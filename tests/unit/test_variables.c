@@ -171,7 +171,7 @@ static void check_scopes(struct world *w)
 	check(find(w, "not_in_scope") == NULL);
 	check(var && var->depth == 0 && !var->parameter);
 	if (var) {
-		check_u64(variable_line(w->variables, var, &file), 31);
+		check_u64(variable_line(w->variables, var, &file), 36);
 		check(ends_with(file, "/vars.cpp"));
 		check_str(variable_type_name(w->variables, var->type), "app::Box<app::Cache>");
 		check_str(variable_function(w->variables, var), "app::Cache::get");
@@ -223,6 +223,30 @@ static void check_parts(struct world *w)
 	buf_release(&path);
 }
 
+/* get() calls drop(box) in its own scope, before the block that inner stands in. */
+static void check_calls(struct world *w)
+{
+	const struct variable_call dropped = {"drop<", "Box<", "4drop"};
+	const struct variable_call other = {"drop<", "Shard", "4drop"};
+	const struct variable_call unheard = {"leave<", "", "5leave"};
+	const struct variable *box = find(w, "box"), *inner = find(w, "inner");
+
+	check(box && variable_called_since(w->variables, box, &dropped, 100));
+	check(box && !variable_called_since(w->variables, box, &other, 100));
+	check(box && !variable_called_since(w->variables, box, &unheard, 100));
+	check(inner && !variable_called_since(w->variables, inner, &dropped, 100));
+}
+
+/* inlined() is called by that name in the block of inner. */
+static void check_inlined_calls(struct world *w)
+{
+	const struct variable_call inlined = {"inlined", "", "nothing"};
+	const struct variable *box = find(w, "box");
+
+	check(box && variable_called_since(w->variables, box, &inlined, 41));
+	check(box && !variable_called_since(w->variables, box, &inlined, 40));
+}
+
 static void check_typedef(struct world *w)
 {
 	const struct variable *self = find(w, "this");
@@ -265,7 +289,9 @@ static void check_all(const char *name)
 		check_places(&w);
 		check_parts(&w);
 		check_typedef(&w);
-		check_global(&w, "vars_object", "vars_object", 45);
+		check_calls(&w);
+		check_inlined_calls(&w);
+		check_global(&w, "vars_object", "vars_object", 51);
 		check_global(&w, "_ZN3app5Cache6sharedE", "app::Cache::shared", 17);
 	}
 	leave(&w);

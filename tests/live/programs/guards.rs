@@ -7,7 +7,7 @@
 //	outer     "holder" has the Mutex inside a Mutex, "outside" has the outer one and waits for it
 //
 // 20 threads "ex" have held the lock and left pointers to it on their stacks; "condition" sleeps in the wait of
-// a Condvar, to which it has given its guard.
+// a Condvar, to which it has given its guard; "dropped" has dropped its guards and sleeps on.
 use std::hint::black_box;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,6 +72,16 @@ fn wait_for_condition(cache: &Cache) {
 }
 
 #[inline(never)]
+fn drop_it(cache: &Cache) {
+    let mut table = cache.table.lock().unwrap();
+    let config = CONFIG.read().unwrap();
+    table.hits += config[0];
+    drop(config);
+    drop(table);
+    sleep_for_ever();
+}
+
+#[inline(never)]
 fn hold_mutex(cache: &Cache) -> u64 {
     let taken = cache.table.lock().unwrap(); // line "taken"
     sleep_for_ever();
@@ -133,13 +143,14 @@ fn main() {
         start("ex", &cache, ex);
     }
     start("condition", &cache, wait_for_condition);
-    until_ready(21);
+    start("dropped", &cache, drop_it);
+    until_ready(22);
     match kind.as_str() {
         "mutex" => start("holder", &cache, |c| { black_box(hold_mutex(c)); }),
         "rwlock" => start("holder", &cache, |_| { black_box(hold_config()); }),
         _ => start("holder", &cache, hold_part),
     };
-    until_ready(22);
+    until_ready(23);
     let waiter = match kind.as_str() {
         "mutex" => start("waiter", &cache, want_mutex),
         "rwlock" => start("waiter", &cache, |_| want_config()),
