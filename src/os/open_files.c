@@ -123,6 +123,13 @@ static int read_directory(pid_t pid, DIR *dir, struct open_files *o)
 }
 
 /* A kernel thread has nothing open, and neither has a process that has ended. */
+static bool has_files(pid_t pid)
+{
+	struct proc_status st;
+
+	return !proc_status_read(pid, &st, NULL) && !st.kernel_thread && st.state != 'Z';
+}
+
 static int read_process(pid_t pid, struct open_files *o)
 {
 	char path[64];
@@ -133,7 +140,7 @@ static int read_process(pid_t pid, struct open_files *o)
 	size_t before = o->files.len;
 
 	if (!dir) {
-		o->refused += errno == EACCES || errno == EPERM;
+		o->refused += (errno == EACCES || errno == EPERM) && has_files(pid);
 		return 0;
 	}
 

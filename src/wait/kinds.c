@@ -7,6 +7,7 @@
 #include <string.h>
 
 const struct wait_kind *const wait_kinds[] = {
+	&wait_kind_kernel_thread,
 	&wait_kind_traced,
 	&wait_kind_stopped,
 	&wait_kind_coredump,

@@ -24,6 +24,7 @@ extern const struct wait_kind wait_kind_condition; /* condition variables, semap
 extern const struct wait_kind wait_kind_futex;     /* any other */
 
 /* Inside the kernel, in state D mostly. */
+extern const struct wait_kind wait_kind_kernel_thread;
 extern const struct wait_kind wait_kind_kernel_lock; /* where the kernel tells who holds it */
 extern const struct wait_kind wait_kind_userfault;   /* a page another is to supply */
 extern const struct wait_kind wait_kind_vfork;

@@ -23,7 +23,7 @@ struct wait_world;
 int wait_world_new(struct wait_world **ret, struct err *err);
 void wait_world_free(struct wait_world *w);
 
-/* Descriptors of all processes but ourselves. Never NULL; empty where nothing could be read. */
+/* Descriptors of all processes, ourselves among them: who reads what we print waits for us. Never NULL; empty where nothing could be read. */
 const struct open_files *wait_world_files(struct wait_world *w);
 
 /* Whether every process's descriptors were read: nobody else can have what is asked for. */

@@ -281,6 +281,26 @@ def a_terminal():
 
 
 @test
+def a_page_of_its_own_that_nobody_supplies():
+    need_root()
+    plain("own_page", "userfaultfd", "own_pipe")
+
+
+@test
+def a_lock_of_the_kernel():
+    need_root()
+    waiter, holder = peers("kernel_lock")
+    try:
+        Answer(waiter, "--look", "proc").waits_for("device").says("kernel: ")
+        done = sonde("why", "--json", "--look", "bpf", waiter)
+        if done.returncode or b'"kernel_lock"' not in done.stdout:
+            skip("only BPF tells who holds a lock of the kernel, and on new kernels")
+        Answer(waiter, "--look", "bpf").waits_for("kernel_lock", holder).is_verdict("own_pipe")
+    finally:
+        os.kill(holder, signal.SIGKILL)  # first: nothing else lets go of the waiter
+
+
+@test
 def stopped_by_a_debugger():
     need("gdb")
     waiter, _ = peers("own_pipe")

@@ -39,6 +39,14 @@ static bool waits_for_room(const struct wait_look *l)
 		strstr(where, "send");
 }
 
+static bool is_file(const struct wait_look *l, int fd)
+{
+	struct open_file f;
+	char link[OPEN_MOST_NAME];
+
+	return !open_file_read(l->process->reader, fd, &f, link, sizeof(link)) && f.what == OPEN_PATH;
+}
+
 static bool look(struct wait_look *l, struct wait *ret)
 {
 	const char *name = wait_has_call(l) ? syscall_name(l->call) : NULL;
@@ -53,6 +61,10 @@ static bool look(struct wait_look *l, struct wait *ret)
 		c = (struct call){name, 2, true};
 	else if (!strcmp(name, "tee") && waits_for_room(l))
 		c = (struct call){name, 1, true};
+	/* Who waits for a peer can be disturbed; in state D it waits for the kernel's own lock of the pipe or
+	 * the socket. */
+	if (l->look->wait.state == 'D' && !is_file(l, (int)l->args[c.argument]))
+		return false;
 	return wait_on_fd(l, (int)l->args[c.argument], c.out, ret);
 }
 

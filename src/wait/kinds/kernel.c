@@ -10,6 +10,21 @@
 #include "wait/holders.h"
 #include "wait/kinds.h"
 
+/* ---- a thread of the kernel's ---- */
+
+static bool look_thread(struct wait_look *l, struct wait *ret)
+{
+	if (!l->process->status.kernel_thread)
+		return false;
+	ret->nature = l->look->wait.state == 'D' ? WAIT_DEVICE : WAIT_EVENT;
+	WAIT_SAY(ret->what, "in the kernel, whose thread it is");
+	if (*l->look->wait.where)
+		WAIT_SAY(ret->detail, "kernel: %s", l->look->wait.where);
+	return true;
+}
+
+const struct wait_kind wait_kind_kernel_thread = {.name = "kernel_thread", .look = look_thread};
+
 /* ---- a lock of the kernel's ---- */
 
 static const char *lock_words(enum kernel_lock lock)
@@ -104,8 +119,9 @@ static bool look_disk(struct wait_look *l, struct wait *ret)
 	if (l->look->wait.state != 'D')
 		return false;
 	ret->nature = WAIT_DEVICE;
-	WAIT_SAY(ret->what, name ? "in %s() for a disk or another device" : "%sfor a disk or another device",
-		name ? name : "");
+	WAIT_SAY(ret->what, "for a device or a lock of the kernel");
+	if (name)
+		WAIT_SAY(ret->what, "in %s() for a device or a lock of the kernel", name);
 	add_stack(l, ret);
 	return true;
 }

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <mqueue.h>
 #include <poll.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
@@ -644,6 +646,56 @@ static void terminal(void)
 	idle();
 }
 
+/* ---- inside the kernel ---- */
+
+/*
+ * A page that nobody supplies. The one who touches it does so inside write(), for the sake of a pipe, and so
+ * holds the pipe's lock in the kernel meanwhile.
+ */
+static char *missing_page(void)
+{
+	struct uffdio_api api = {.api = UFFD_API};
+	struct uffdio_register area = {.mode = UFFDIO_REGISTER_MODE_MISSING};
+	char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = (int)syscall(SYS_userfaultfd, 0);
+
+	if (fd < 0 || page == MAP_FAILED || ioctl(fd, UFFDIO_API, &api))
+		die("userfaultfd");
+	area.range.start = (unsigned long)page;
+	area.range.len = 4096;
+	if (ioctl(fd, UFFDIO_REGISTER, &area))
+		die("userfaultfd");
+	return page;
+}
+
+static void own_page(void)
+{
+	char *page = missing_page();
+
+	say(getpid(), 0);
+	byte = *(volatile char *)page;
+}
+
+static void kernel_lock(void)
+{
+	int p[2];
+	pid_t holder;
+
+	if (pipe(p))
+		die("pipe");
+	holder = child();
+	if (!holder) {
+		const char *page = missing_page();
+
+		if (write(p[1], page, 4096) >= 0)
+			die("write came back");
+	}
+	usleep(300000);
+	say(getpid(), holder);
+	if (write(p[1], "x", 1) == 1)
+		die("write came back");
+}
+
 /* ---- threads of one process ---- */
 
 static int queue[2];
@@ -727,6 +779,8 @@ static const struct mode modes[] = {
 	{"semaphore", .plain = semaphore},
 	{"posix_queue", .with_text = posix_queue},
 	{"terminal", .plain = terminal},
+	{"own_page", .plain = own_page},
+	{"kernel_lock", .plain = kernel_lock},
 };
 
 int main(int argc, char **argv)
