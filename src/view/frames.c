@@ -46,16 +46,17 @@ void stack_lines(struct snapshot *s, const struct snapshot_thread *t, const stru
 void stack_line_words(
 	const struct stack_line *line, const struct term *t, size_t columns, struct buf *out)
 {
-	char where[160] = "", number[64];
+	char where[160] = "", number[192];
 	const char *function = line->function;
 	size_t room;
 
 	if (line->file && line->line)
 		snprintf(where, sizeof(where), "%.120s:%" PRIu32, line->file, line->line);
-	else if (line->module)
+	else if (line->module && function)
 		snprintf(where, sizeof(where), "%.140s", line->module);
 	if (!function) {
-		snprintf(number, sizeof(number), "0x%" PRIx64, line->address);
+		snprintf(number, sizeof(number), "%.140s+0x%" PRIx64, line->module ? line->module : "",
+			line->address);
 		function = number;
 	}
 	room = columns ? columns - 2 : 0;
@@ -64,6 +65,8 @@ void stack_line_words(
 	name_fit(out, function, room, t->unicode);
 	if (line->guessed)
 		buf_char(out, '?');
+	if (!where[0] && !line->inlined)
+		return;
 	buf_str(out, "  ");
 	paint_on(out, t, PAINT_DIM);
 	words_text(out, where);

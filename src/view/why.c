@@ -114,7 +114,7 @@ static void wait_line(const struct wait_node *n, const struct term *t, struct bu
 
 	if (n->progresses || !n->waits) {
 		thread_state_words(n->thread, out);
-		if (n->progresses)
+		if (n->progresses && n->thread->look.wait.state != 'R')
 			buf_str(out, "; it has run since");
 		buf_char(out, '\n');
 		return;
@@ -131,7 +131,7 @@ static void wait_line(const struct wait_node *n, const struct term *t, struct bu
 		buf_printf(out, " at 0x%" PRIx64, w->address);
 	if (w->detail[0])
 		buf_printf(out, ", %s", w->detail);
-	if (n->thread->look.idle_ns != LOOK_UNKNOWN) {
+	if (n->thread->look.idle_ns != LOOK_UNKNOWN && !w->polls) {
 		paint_on(out, t, PAINT_DIM);
 		buf_str(out, "  ");
 		wait_duration_words(n->thread->look.idle_ns, out);
@@ -163,10 +163,11 @@ static void candidates_block(const struct wait_answer *a, const struct term *t, 
 {
 	const struct wait_node *root = a->verdict.root;
 
-	if (!root->waits || root->wait.nature != WAIT_LOCK || wait_next(root))
+	if (!root->waits || wait_next(root) || root->progresses)
 		return;
 	for (size_t i = 0; i < root->edges.len && i < MOST_CANDIDATES; i++)
-		link_block(a, root->edges.data[i].to, "  held perhaps by ", t, out);
+		link_block(a, root->edges.data[i].to,
+			root->wait.nature == WAIT_LOCK ? "  held perhaps by " : "  for perhaps ", t, out);
 	if (root->edges.len > MOST_CANDIDATES)
 		buf_printf(out, "  or one of %zu threads more\n", root->edges.len - MOST_CANDIDATES);
 }

@@ -56,6 +56,17 @@ static bool is_own(struct snapshot *s, const struct snapshot_thread *t, size_t f
 	return *ret_level < name.answer.count || (!name.answer.count && !is_runtime_module(&name));
 }
 
+/* Functions of the C library that are below all others. */
+static bool starts_thread(struct snapshot *s, const struct snapshot_thread *t, size_t frame)
+{
+	static const char *const functions[] = {
+		"__libc_start", "start_thread", "clone", "__clone", "_start", NULL};
+	struct live_name name = snapshot_name(s, t->frames[frame].id);
+
+	return name.answer.count &&
+		starts_with_any(name.answer.levels[name.answer.count - 1].name, functions);
+}
+
 bool wait_own_part(struct snapshot *s, const struct snapshot_thread *t, struct wait_own_part *ret)
 {
 	size_t level;
@@ -65,6 +76,10 @@ bool wait_own_part(struct snapshot *s, const struct snapshot_thread *t, struct w
 		ret->frame++;
 	if (ret->frame == t->frame_count)
 		return false;
+	/* Where it starts may have no name: it is near a function that has one. */
+	for (size_t i = t->frame_count; i > ret->frame + 1 && i + 3 > t->frame_count; i--)
+		if (starts_thread(s, t, i - 1))
+			ret->end = i - 1;
 	while (!is_own(s, t, ret->end - 1, &level))
 		ret->end--;
 	return true;

@@ -280,16 +280,26 @@ int wait_graph_add(struct wait_graph *g, pid_t pid, struct err *err)
 	return 0;
 }
 
+/* It has run, and is where it was: between two short sleeps. */
+static bool is_back(const struct wait_node *n)
+{
+	const struct snapshot_thread *t = n->thread;
+
+	return n->wait.polls && t->seen_again && t->later.wait.blocked &&
+		t->later.wait.syscall == t->look.wait.syscall && t->later.wait.sp == t->look.wait.sp;
+}
+
 void wait_graph_again(struct wait_graph *g)
 {
 	snapshot_again(g->snapshot);
 	vec_each(&g->nodes, n)
-		(*n)->progresses = (*n)->thread->moved_since;
+		(*n)->progresses = (*n)->thread->moved_since && !is_back(*n);
 }
 
-/* ---- edges that count ---- */
+/* ---- edges to go along ---- */
 
-const struct wait_edge *wait_next(const struct wait_node *n)
+/* Of those that are sure enough, the best. */
+static const struct wait_edge *best_edge(const struct wait_node *n)
 {
 	const struct wait_edge *best = NULL;
 
@@ -305,6 +315,47 @@ const struct wait_edge *wait_next(const struct wait_node *n)
 	return best;
 }
 
+const struct wait_edge *wait_next(const struct wait_node *n)
+{
+	return n->through ? &n->edges.data[n->through - 1] : best_edge(n);
+}
+
+/* How far it is to the end of a way, and what is there. A circle has no end. */
+static const struct wait_node *end_of_way(const struct wait_graph *g, const struct wait_node *n, size_t *ret_steps)
+{
+	const struct wait_edge *e;
+
+	for (*ret_steps = 0; (e = best_edge(n)) && *ret_steps < g->nodes.len; (*ret_steps)++)
+		n = e->to;
+	return e ? NULL : n;
+}
+
+/* Of several that may be in the way, each waits in the end for the same one: then that one it is. The
+ * longest way tells most. */
+static void find_common_end(const struct wait_graph *g, struct wait_node *n)
+{
+	const struct wait_node *common = NULL;
+	size_t longest = 0, steps;
+
+	n->through = 0;
+	if (n->edges.len < 2 || n->progresses || n->wait.blockers_more ||
+		(n->wait.nature != WAIT_LOCK && n->wait.nature != WAIT_PEER) || best_edge(n))
+		return;
+	for (size_t i = 0; i < n->edges.len; i++) {
+		const struct wait_node *end = end_of_way(g, n->edges.data[i].to, &steps);
+
+		if (!end || (common && end != common)) {
+			n->through = 0;
+			return;
+		}
+		common = end;
+		if (!n->through || steps > longest) {
+			n->through = i + 1;
+			longest = steps;
+		}
+	}
+}
+
 bool wait_is_idle(const struct wait_node *n)
 {
 	return n->waits && (n->wait.nature == WAIT_EVENT || n->wait.nature == WAIT_TIME);
@@ -312,5 +363,7 @@ bool wait_is_idle(const struct wait_node *n)
 
 int wait_graph_finish(struct wait_graph *g, struct err *err)
 {
+	vec_each(&g->nodes, n)
+		find_common_end(g, *n);
 	return graph_find_cycles(g) || graph_count_behind(g) ? err_nomem(err) : 0;
 }

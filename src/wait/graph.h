@@ -36,6 +36,7 @@ struct wait_node {
 	bool progresses;      /* wait_graph_again(): it has run since; its edges are of the past */
 	struct wait wait;
 	struct wait_edges edges;
+	size_t through;       /* 1 + the edge to a candidate, all of which lead to the same end; 0 */
 	size_t behind;        /* asked threads that wait for it, directly or not; without itself */
 	uint32_t cycle;       /* 1 + its number in graph.cycles, 0: in none */
 	char doing[160];      /* the function of its own program that it is in; "" */
@@ -75,7 +76,7 @@ void wait_graph_again(struct wait_graph *g);
 struct wait_node *wait_graph_find(const struct wait_graph *g, pid_t tid);
 
 /* The edge to follow from here when asking for the reason; NULL: there is none. Edges of candidates are
- * not followed, nor those of a thread that has moved on. */
+ * only followed where all of them lead to the same end, those of a thread that has moved on not at all. */
 const struct wait_edge *wait_next(const struct wait_node *n);
 
 /* It waits for work or for a time, and nobody is in its way. */

@@ -74,6 +74,7 @@ struct wait {
 	uint64_t address;        /* of the object in the process's memory, so that it can be named; 0 */
 	uint64_t object_bytes;   /* at `address`; 0: one word */
 	bool ownerless;          /* the lock does not say who holds it: the graph looks for guards on stacks */
+	bool polls;              /* it sleeps for a moment, looks, and sleeps again: that it runs means nothing */
 	pid_t trouble_tid;       /* of the trouble: who it was */
 	bool own;                /* only the process itself, another thread of it, can end the wait */
 	uint64_t timeout_ns;     /* what is left of a time limit, LOOK_UNKNOWN: none or not known */

@@ -45,6 +45,10 @@ extern const struct wait_kind wait_kind_queue;       /* of POSIX */
 extern const struct wait_kind wait_kind_sysv_semaphore;
 extern const struct wait_kind wait_kind_sysv_queue;
 
+/* Locks that the kernel knows nothing of. */
+extern const struct wait_kind wait_kind_postgres;    /* PostgreSQL's */
+extern const struct wait_kind wait_kind_lock_poll;   /* on files, tried for again and again */
+
 /* Nobody. */
 extern const struct wait_kind wait_kind_sleep;
 extern const struct wait_kind wait_kind_signal;

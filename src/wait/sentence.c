@@ -102,13 +102,16 @@ static void add_candidates(const struct wait_verdict *v, const struct wait_node 
 {
 	size_t shown = 0;
 
-	if (n->wait.nature != WAIT_LOCK || n->wait.trouble || wait_next(n))
+	bool lock = n->wait.nature == WAIT_LOCK;
+
+	if ((!lock && (n->wait.nature != WAIT_PEER || !n->edges.len)) || n->wait.trouble || wait_next(n))
 		return;
 	if (!n->edges.len) {
 		buf_str(out, ", and nothing tells who holds it");
 		return;
 	}
-	buf_str(out, n->edges.len > 1 ? ", held perhaps by one of " : ", held perhaps by ");
+	buf_str(out, lock ? ", held perhaps by " : ", for ");
+	buf_str(out, n->edges.len > 1 ? "one of " : "");
 	vec_each(&n->edges, e) {
 		if (shown == 3)
 			break;
@@ -160,11 +163,15 @@ static void add_function(const struct wait_node *n, struct buf *out)
 /* The end of a chain: what it does, where, and if it waits, for what. */
 static void add_end(const struct wait_verdict *v, const struct wait_node *n, struct buf *out)
 {
-	bool waits = n->waits && !n->progresses && n->wait.nature != WAIT_STOPPED;
+	/* An event loop wakes up now and then. */
+	bool idles = n == v->root && v->kind == VERDICT_IDLE;
+	bool waits = n->waits && (idles || !n->progresses) && n->wait.nature != WAIT_STOPPED;
 
-	if (n == v->focus && waits && v->since_ns != LOOK_UNKNOWN) {
+	if (n == v->focus && waits && !n->progresses && v->since_ns != LOOK_UNKNOWN) {
 		buf_str(out, "has waited ");
 		wait_duration_words(v->since_ns, out);
+	} else if (idles && waits) {
+		buf_str(out, "waits");
 	} else {
 		add_doing(v, n, out);
 	}
@@ -225,8 +232,10 @@ static void add_focus(const struct wait_verdict *v, struct buf *out)
 		add_end(v, v->focus, out);
 		return;
 	}
-	buf_str(out, "has waited ");
-	if (v->since_ns != LOOK_UNKNOWN) {
+	if (v->since_ns == LOOK_UNKNOWN) {
+		buf_str(out, "waits ");
+	} else {
+		buf_str(out, "has waited ");
 		wait_duration_words(v->since_ns, out);
 		buf_char(out, ' ');
 	}

@@ -35,11 +35,18 @@ static bool is_first(const struct wait_node *n)
 	return n->thread->look.tid == n->thread->process->pid;
 }
 
+/* Somebody has it, or has to do something, and nobody knows who. */
+static bool waits_for_unknown(const struct wait_node *n)
+{
+	return n->waits && !n->progresses && !wait_next(n) &&
+		(n->wait.nature == WAIT_LOCK || (n->wait.nature == WAIT_PEER && n->edges.len));
+}
+
 /* It is held up: by somebody, by something wrong, or because it was stopped. */
 static bool is_held_up(const struct wait_node *n)
 {
 	return n->waits && !n->progresses &&
-		(n->wait.trouble || n->wait.nature == WAIT_STOPPED || n->wait.nature == WAIT_LOCK ||
+		(n->wait.trouble || n->wait.nature == WAIT_STOPPED || waits_for_unknown(n) ||
 			wait_next(n));
 }
 
@@ -119,7 +126,7 @@ static int build_chain(const struct wait_graph *g, struct wait_verdict *v, struc
 		if (!e || n->wait.nature == WAIT_STOPPED)
 			break;
 		if (e->grade > v->grade)
-			v->grade = e->grade;
+			v->grade = n->through ? WAIT_INFERRED : e->grade;
 		n = e->to;
 		for (size_t i = 0; i < v->chain.len; i++)
 			if (v->chain.data[i] == n)
@@ -162,10 +169,23 @@ static enum verdict_kind kind_of_trouble(enum wait_trouble trouble)
 	return VERDICT_PEER_PROCESS;
 }
 
-/* Somebody has it, and nobody knows who. */
-static bool waits_for_unknown(const struct wait_node *n)
+/* All who may be meant are of other processes. */
+static bool is_about_others(const struct wait_node *n)
 {
-	return n->waits && !n->progresses && n->wait.nature == WAIT_LOCK && !wait_next(n);
+	vec_each(&n->edges, e)
+		if (e->to->thread->process == n->thread->process)
+			return false;
+	return n->edges.len;
+}
+
+/* An event loop that woke up between the looks, and is back at its wait having done next to nothing. */
+static bool is_idling(const struct wait_node *n)
+{
+	const struct snapshot_thread *t = n->thread;
+
+	return wait_is_idle(n) && t->seen_again && t->later.wait.blocked &&
+		t->later.wait.syscall == t->look.wait.syscall && t->look.ran_ns != LOOK_UNKNOWN &&
+		t->later.ran_ns - t->look.ran_ns < VERDICT_PASS_NS / 20;
 }
 
 static enum verdict_kind kind_of(const struct wait_verdict *v)
@@ -180,11 +200,13 @@ static enum verdict_kind kind_of(const struct wait_verdict *v)
 		return VERDICT_STOPPED;
 	if (is_starved(root->thread))
 		return root->thread->look.throttled ? VERDICT_THROTTLED : VERDICT_STARVED;
-	if (root->thread->process != focus->thread->process)
+	if (root->thread->process != focus->thread->process ||
+		(waits_for_unknown(root) && is_about_others(root)))
 		return VERDICT_PEER_PROCESS;
 	if (root != focus || waits_for_unknown(root))
 		return VERDICT_LOCK_HOLDER;
-	return wait_is_idle(root) && !root->progresses ? VERDICT_IDLE : VERDICT_RUNNING;
+	return is_idling(root) || (wait_is_idle(root) && !root->progresses) ? VERDICT_IDLE
+									     : VERDICT_RUNNING;
 }
 
 int wait_verdict(const struct wait_graph *g, pid_t focus, struct wait_verdict *ret, struct err *err)
@@ -204,7 +226,7 @@ int wait_verdict(const struct wait_graph *g, pid_t focus, struct wait_verdict *r
 	v.kind = kind_of(&v);
 	if (waits_for_unknown(v.root) && !v.root->wait.trouble)
 		v.grade = WAIT_CANDIDATE;
-	if (v.focus->waits && !v.focus->progresses)
+	if (v.focus->waits && !v.focus->progresses && !v.focus->wait.polls)
 		v.since_ns = v.focus->thread->look.idle_ns;
 	*ret = v;
 	return 0;
