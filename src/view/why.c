@@ -87,6 +87,7 @@ static void facts(const struct wait_answer *a, const struct term *t, struct buf 
 {
 	struct snapshot_cost cost = snapshot_cost(a->snapshot);
 	const struct wait_verdict *v = &a->verdict;
+	char gaps[192];
 
 	paint_on(out, t, PAINT_DIM);
 	if (v->kind != VERDICT_IDLE && v->kind != VERDICT_RUNNING)
@@ -104,6 +105,12 @@ static void facts(const struct wait_answer *a, const struct term *t, struct buf 
 	buf_char(out, '\n');
 	if (a->graph->cut)
 		paint(out, t, PAINT_WARN, "There is more to follow than was followed.\n");
+	wait_world_gaps(a->graph->world, gaps, sizeof(gaps));
+	if (*gaps) {
+		paint_on(out, t, PAINT_WARN);
+		buf_printf(out, "Not seen: %s.\n", gaps);
+		paint_off(out, t, PAINT_WARN);
+	}
 }
 
 /* ---- the chain ---- */

@@ -132,6 +132,7 @@ int view_why_json(
 {
 	struct snapshot_cost cost;
 	bool any = false;
+	char gaps[192];
 
 	buf_str(out, "{");
 	verdict_object(&a->verdict, out);
@@ -148,6 +149,9 @@ int view_why_json(
 	cost = snapshot_cost(a->snapshot);
 	buf_printf(out, ",\n\"pause_ns\":%" PRIu64 ",\"looks\":%d,\"cut\":%s,", cost.pause_ns,
 		1 + a->second_look, a->graph->cut ? "true" : "false");
+	wait_world_gaps(a->graph->world, gaps, sizeof(gaps));
+	text(out, "unseen", gaps);
+	buf_char(out, ',');
 	text(out, "method", cost.method);
 	buf_str(out, "}\n");
 	return out->failed ? err_nomem(err) : 0;

@@ -79,6 +79,29 @@ def a_pipe_whose_reader_is_stopped():
 
 
 @test
+def by_somebody_who_may_not_see_all():
+    """What is right stays right, and is said less surely: another user may hold the pipe as well."""
+    need_root()
+
+    def drop():
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+    child = start([program("peers"), "pipe_reader"], preexec_fn=drop)
+    waiter, holder = (int(n) for n in child.stdout.readline().split())
+    settled(waiter)
+    done = sonde("why", "--json", "--look", "proc", waiter, preexec_fn=drop)
+    expect(done, 0)
+    got = json.loads(done.stdout)
+    check(got["verdict"]["kind"] == "peer_process", "%s" % got["verdict"])
+    check(got["verdict"]["grade"] == "inferred", "%s" % got["verdict"])
+    check("the descriptors of" in got["unseen"], "%s" % got["unseen"])
+    blocked = [t for t in got["threads"] if t["tid"] == waiter][0]["blocked_by"]
+    check([b["pid"] for b in blocked] == [holder], "%s" % blocked)
+
+
+@test
 def its_own_pipe():
     plain("own_pipe", "pipe", "own_pipe")
 
@@ -152,6 +175,36 @@ def another_machine():
     waiter = int(child.stdout.readline().split()[0])
     settled(waiter)
     Answer(waiter).is_verdict("remote_peer", "proven").says("192.0.2.7:4711")
+
+
+@test
+def in_a_network_and_a_pid_namespace_of_its_own():
+    need_root()
+    need("unshare")
+    if run(["unshare", "-npf", "--mount-proc", "true"]).returncode:
+        skip("namespaces cannot be made here")
+    child = start(["unshare", "-npf", "--kill-child", "sh", "-c", "ip link set lo up && exec \"$@\"",
+                   "sh", program("peers"), "tcp"])
+    child.stdout.readline()  # ids of its own namespace
+    inner = int(open("/proc/%d/task/%d/children" % (child.pid, child.pid)).read().split()[0])
+    server = int(open("/proc/%d/task/%d/children" % (inner, inner)).read().split()[0])
+    settled(inner)
+    Answer(inner).is_verdict("peer_process", "proven").waits_for("tcp", server)
+
+
+@test
+def a_child_in_another_pid_namespace():
+    need_root()
+    need("unshare")
+    if run(["unshare", "-pf", "true"]).returncode:
+        skip("namespaces cannot be made here")
+    child = start(["unshare", "-pf", "--kill-child", program("peers"), "wait_for_stopped"])
+    child.stdout.readline()
+    inner = int(open("/proc/%d/task/%d/children" % (child.pid, child.pid)).read().split()[0])
+    stopped = int(open("/proc/%d/task/%d/children" % (inner, inner)).read().split()[0])
+    settled(inner)
+    Answer(inner).is_verdict("stopped", "proven").waits_for("child", stopped)
+    Answer(child.pid).is_verdict("stopped", "proven").waits_for("child", inner)
 
 
 @test
@@ -318,6 +371,27 @@ def stopped_by_a_debugger():
     finally:
         gdb.kill()  # first: as long as it traces, nobody else learns of the end of the other
         gdb.wait()
+
+
+@test
+def watched_by_strace():
+    """It is traced, and not stopped: that changes nothing."""
+    need("strace")
+    waiter, holder = peers("pipe_reader")
+    tracer = start(["strace", "-o", "/dev/null", "-p", str(waiter)], ready=False,
+                   stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            with open("/proc/%d/status" % waiter) as f:
+                if "TracerPid:\t%d\n" % tracer.pid in f.read():
+                    break
+            time.sleep(0.1)
+        settled(waiter)
+        Answer(waiter).is_verdict("peer_process", "proven").waits_for("pipe", holder)
+        Answer(tracer.pid).says("it traces")
+    finally:
+        tracer.kill()
+        tracer.wait()
 
 
 def freezer_v2():
