@@ -21,7 +21,7 @@ int wait_graph_new(struct snapshot *s, struct wait_graph **ret, struct err *err)
 	int rc = g ? wait_world_new(&g->world, err) : err_nomem(err);
 
 	if (!rc)
-		rc = guards_new(s, false, &g->guards, err);
+		rc = guards_new(s, &g->guards, err);
 	if (rc) {
 		if (g)
 			wait_world_free(g->world);

@@ -15,14 +15,13 @@
 #include <stdio.h>
 #include <string.h>
 
-int guards_new(struct snapshot *s, bool debuginfod, struct guards **ret, struct err *err)
+int guards_new(struct snapshot *s, struct guards **ret, struct err *err)
 {
 	struct guards *g = calloc(1, sizeof(*g));
 
 	if (!g)
 		return err_nomem(err);
 	g->snapshot = s;
-	g->debuginfod = debuginfod;
 	*ret = g;
 	return 0;
 }
@@ -81,13 +80,19 @@ static struct guard_module *module_of(struct guards *g, const struct snapshot_pr
 	struct elf_file *file, bool symbols_only)
 {
 	struct guard_module *m = (struct guard_module *)table_find(&g->modules, (uintptr_t)file);
-	char root[32];
-	struct variables_options options = {.root = root, .debuginfod = g->debuginfod && !symbols_only,
-		.symbols_only = symbols_only};
+	char root[32] = "";
+	struct variables_options options = {
+		.root = root,
+		.debuginfod = snapshot_asked(g->snapshot)->debuginfod && !symbols_only,
+		.symbols_only = symbols_only,
+	};
 
 	if (m)
 		return m;
-	snprintf(root, sizeof(root), "/proc/%d/root", p->pid);
+	if (!p->source->still)
+		snprintf(root, sizeof(root), "/proc/%d/root", p->pid);
+	else if (p->source->root_fd >= 0)
+		snprintf(root, sizeof(root), "/proc/self/fd/%d", p->source->root_fd);
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return NULL;

@@ -22,7 +22,7 @@
 struct guards;
 
 /* The snapshot is borrowed. */
-int guards_new(struct snapshot *s, bool debuginfod, struct guards **ret, struct err *err);
+int guards_new(struct snapshot *s, struct guards **ret, struct err *err);
 void guards_free(struct guards *g);
 
 struct guard_holder {

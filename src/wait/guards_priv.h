@@ -84,7 +84,6 @@ struct guard_process {
 
 struct guards {
 	struct snapshot *snapshot; /* borrowed */
-	bool debuginfod;
 	struct table modules, types, codes, threads, processes;
 };
 

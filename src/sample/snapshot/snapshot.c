@@ -43,6 +43,11 @@ int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, 
 	return rc;
 }
 
+const struct snapshot_options *snapshot_asked(const struct snapshot *s)
+{
+	return &s->options;
+}
+
 static void free_process(struct snapshot_process *p)
 {
 	vec_each(&p->threads, t) {

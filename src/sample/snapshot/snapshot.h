@@ -87,6 +87,9 @@ struct snapshot_process {
 int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, struct err *err);
 void snapshot_free(struct snapshot *s);
 
+/* What it was made with. */
+const struct snapshot_options *snapshot_asked(const struct snapshot *s);
+
 /*
  * The process, looked at the first time it is asked for. `pid` may be the id of any of its threads.
  * -ESRCH: there is none. A process that is not ours to read gives 0 and `refused`.

@@ -261,7 +261,7 @@ void snapshot_registers(struct snapshot *s, struct snapshot_process *p)
 	if (p->registers_read)
 		return;
 	p->registers_read = true;
-	if (s->options.method != SNAPSHOT_AUTO || snapshot_look_bpf(s, p->pid, 0, NULL))
+	if (s->options.method != SNAPSHOT_AUTO || p->source->still || snapshot_look_bpf(s, p->pid, 0, NULL))
 		return;
 	vec_each(&p->threads, t) {
 		const struct thread_look *now = snapshot_looked(s, (*t)->look.tid);
