@@ -322,6 +322,26 @@ def a_semaphore_of_system_v():
 
 
 @test
+def a_full_queue_of_system_v():
+    child = start([program("peers"), "sysv_queue"], stderr=subprocess.PIPE)
+    waiter, holder = (int(n) for n in child.stdout.readline().split())
+    queue = int(child.stderr.readline())
+    try:
+        settled(waiter)
+        Answer(waiter).is_verdict("stopped", "inferred").waits_for("sysv_queue", holder, "inferred")
+    finally:
+        run(["ipcrm", "-q", str(queue)])
+
+
+@test
+def arguments_that_are_gone():
+    waiter, _ = peers("poll_of_nothing")
+    got = Answer(waiter, "--all").is_verdict("idle")
+    other = [t for t in got.json["threads"] if t["tid"] != waiter][0]
+    check(other["wait"]["kind"] == "poll" and other["wait"]["grade"] == "inferred", "%s" % other)
+
+
+@test
 def a_message_queue():
     if not os.path.exists("/proc/sys/fs/mqueue"):
         skip("this kernel has no message queues")

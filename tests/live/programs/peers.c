@@ -603,6 +603,33 @@ static void semaphore(void)
 	semop(id, &take, 1);
 }
 
+/* Full, and who received from it before is stopped. */
+static void sysv_queue(void)
+{
+	struct {
+		long type;
+		char text[1024];
+	} m = {.type = 1};
+	int id = msgget(IPC_PRIVATE, 0600);
+	pid_t other;
+
+	if (id < 0 || msgsnd(id, &m, sizeof(m.text), 0))
+		die("msgget");
+	other = child();
+	if (!other) {
+		if (msgrcv(id, &m, sizeof(m.text), 0, 0) < 0)
+			die("msgrcv");
+		raise(SIGSTOP);
+		idle();
+	}
+	waitpid(other, NULL, WUNTRACED);
+	while (!msgsnd(id, &m, sizeof(m.text), IPC_NOWAIT))
+		continue;
+	fprintf(stderr, "%d\n", id);
+	say(getpid(), other);
+	msgsnd(id, &m, sizeof(m.text), 0);
+}
+
 static void posix_queue(const char *name)
 {
 	struct mq_attr attr = {.mq_maxmsg = 2, .mq_msgsize = 8};
@@ -696,6 +723,32 @@ static void kernel_lock(void)
 		die("write came back");
 }
 
+/* ---- memory that is gone ---- */
+
+static void *polls(void *fds)
+{
+	poll(fds, 2, -1);
+	return NULL;
+}
+
+/* What the call was given is not there any more when somebody looks. */
+static void poll_of_nothing(void)
+{
+	struct pollfd *fds = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t t;
+	int p[2];
+
+	if (fds == MAP_FAILED || pipe(p))
+		die("pipe");
+	fds[0] = fds[1] = (struct pollfd){.fd = p[0], .events = POLLIN};
+	if (pthread_create(&t, NULL, polls, fds))
+		die("pthread_create");
+	usleep(300000);
+	munmap(fds, 4096);
+	say(getpid(), 0);
+	idle();
+}
+
 /* ---- threads of one process ---- */
 
 static int queue[2];
@@ -777,6 +830,8 @@ static const struct mode modes[] = {
 	{"lock_left_behind", .with_text = lock_left_behind},
 	{"self_flock", .with_text = self_flock},
 	{"semaphore", .plain = semaphore},
+	{"sysv_queue", .plain = sysv_queue},
+	{"poll_of_nothing", .plain = poll_of_nothing},
 	{"posix_queue", .with_text = posix_queue},
 	{"terminal", .plain = terminal},
 	{"own_page", .plain = own_page},
