@@ -86,7 +86,7 @@ bool wait_own_part(struct snapshot *s, const struct snapshot_thread *t, struct w
 }
 
 /* "parse (json.c:118)" */
-static void describe(struct snapshot *s, struct wait_node *n)
+void wait_describe(struct snapshot *s, struct wait_node *n)
 {
 	struct live_name name;
 	const struct symbol_level *level;
@@ -152,7 +152,7 @@ static int look_again(struct wait_answer *a, pid_t focus, struct err *err)
 static void describe_chain(struct wait_answer *a)
 {
 	vec_each(&a->verdict.chain, n)
-		describe(a->snapshot, *n);
+		wait_describe(a->snapshot, *n);
 	wait_name_locks(a->graph);
 }
 

@@ -31,4 +31,7 @@ struct wait_own_part {
 /* False: nothing of it is. */
 bool wait_own_part(struct snapshot *s, const struct snapshot_thread *t, struct wait_own_part *ret);
 
+/* The function of its own program that a thread is in: `doing` of its node. Reads its stack. */
+void wait_describe(struct snapshot *s, struct wait_node *n);
+
 #endif

@@ -15,6 +15,22 @@
 #define MOST_PROCESSES 512u
 #define MOST_NS (5 * NS_PER_S)
 
+int wait_graph_new_with(struct snapshot *s, const struct wait_common *common, struct wait_graph **ret,
+	struct err *err)
+{
+	struct wait_graph *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return err_nomem(err);
+	g->snapshot = s;
+	g->common = common;
+	g->world = common->world;
+	g->guards = common->guards;
+	g->deadline_ns = clock_monotonic_ns() + MOST_NS;
+	*ret = g;
+	return 0;
+}
+
 int wait_graph_new(struct snapshot *s, struct wait_graph **ret, struct err *err)
 {
 	struct wait_graph *g = calloc(1, sizeof(*g));
@@ -48,8 +64,10 @@ void wait_graph_free(struct wait_graph *g)
 	vec_release(&g->nodes);
 	vec_release(&g->queue);
 	table_release(&g->by_tid);
-	wait_world_free(g->world);
-	guards_free(g->guards);
+	if (!g->common) {
+		wait_world_free(g->world);
+		guards_free(g->guards);
+	}
 	free(g);
 }
 
@@ -108,7 +126,12 @@ static int real_call(const struct thread_wait *w)
 	return w->syscall;
 }
 
-static void ask_kinds(struct wait_graph *g, struct wait_node *n)
+static bool recall(struct wait_graph *g, struct wait_node *n)
+{
+	return g->common && g->common->recall && g->common->recall(g->common->ctx, n->thread, &n->wait);
+}
+
+static bool ask_kinds(struct wait_graph *g, struct wait_node *n)
 {
 	struct snapshot_thread *t = n->thread;
 	struct wait_look l = {
@@ -126,10 +149,10 @@ static void ask_kinds(struct wait_graph *g, struct wait_node *n)
 		if ((*kind)->look(&l, &n->wait)) {
 			if (!n->wait.kind)
 				n->wait.kind = (*kind)->name;
-			n->waits = true;
-			return;
+			return true;
 		}
 	}
+	return false;
 }
 
 /* ---- who is in its way ---- */
@@ -208,7 +231,7 @@ static struct wait_node *examined(struct wait_graph *g, struct snapshot_thread *
 		return n;
 	n->examined = true;
 	if (t->look.wait.blocked || strchr("TtD", t->look.wait.state) || t->process->refused)
-		ask_kinds(g, n);
+		n->waits = recall(g, n) || ask_kinds(g, n);
 	return n;
 }
 

@@ -50,6 +50,7 @@ struct wait_graph {
 	struct snapshot *snapshot;
 	struct wait_world *world;
 	struct guards *guards;
+	const struct wait_common *common; /* NULL: world and guards are its own */
 	struct wait_nodes nodes;
 	struct table by_tid;
 	VEC(struct wait_nodes) cycles; /* in the order of waiting */
@@ -60,6 +61,17 @@ struct wait_graph {
 };
 
 int wait_graph_new(struct snapshot *s, struct wait_graph **ret, struct err *err);
+
+/* What graphs of the same snapshot at several times have in common. Borrowed. */
+struct wait_common {
+	struct wait_world *world;
+	struct guards *guards;
+	/* Whether it is known what a thread is in: fills *ret. May be NULL. */
+	bool (*recall)(void *ctx, const struct snapshot_thread *t, struct wait *ret);
+	void *ctx;
+};
+int wait_graph_new_with(struct snapshot *s, const struct wait_common *common, struct wait_graph **ret,
+	struct err *err);
 void wait_graph_free(struct wait_graph *g);
 
 /* Adds all threads of a process, and whoever is in their way. -ESRCH: gone. */

@@ -61,13 +61,18 @@ static void release_process(struct table_node *node)
 	vec_release(&((struct guard_process *)node)->places);
 }
 
+void guards_forget_threads(struct guards *g)
+{
+	release_all(&g->threads, release_thread);
+	release_all(&g->processes, release_process);
+}
+
 void guards_free(struct guards *g)
 {
 	if (!g)
 		return;
 	release_all(&g->codes, release_code);
-	release_all(&g->threads, release_thread);
-	release_all(&g->processes, release_process);
+	guards_forget_threads(g);
 	release_all(&g->types, NULL);
 	release_all(&g->modules, release_module);
 	free(g);

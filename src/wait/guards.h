@@ -25,6 +25,9 @@ struct guards;
 int guards_new(struct snapshot *s, struct guards **ret, struct err *err);
 void guards_free(struct guards *g);
 
+/* After snapshot_renew(): what was found out about code is kept, about threads and processes not. */
+void guards_forget_threads(struct guards *g);
+
 struct guard_holder {
 	struct snapshot_thread *thread;
 	size_t frame;          /* index into thread->frames */

@@ -59,11 +59,11 @@ static bool is_lock_wait(const struct wait_node *n)
 	return n->waits && n->wait.nature == WAIT_LOCK && n->wait.address && !n->wait.name[0];
 }
 
-static void name_lock(struct wait_graph *g, struct wait_node *n)
+void wait_name_lock(struct guards *g, struct wait_node *n)
 {
 	struct wait_lock_name name;
 
-	if (!wait_lock_name(g->guards, n->thread, n->wait.address, &name))
+	if (!wait_lock_name(g, n->thread, n->wait.address, &name))
 		return;
 	WAIT_SAY(n->wait.name, "%s%s%s", short_type(name.type), *name.type ? " " : "", name.name);
 	say_place(n->wait.declared, sizeof(n->wait.declared), name.file, name.line);
@@ -103,7 +103,7 @@ void wait_name_locks(struct wait_graph *g)
 
 	vec_each(&g->nodes, n) {
 		if (is_lock_wait(*n) && named++ < MOST_NAMED) {
-			name_lock(g, *n);
+			wait_name_lock(g->guards, *n);
 			if ((*n)->wait.name[0])
 				share_name(g, *n);
 		}

@@ -15,4 +15,7 @@ void wait_blame_guards(struct guards *g, struct snapshot_thread *waiter, const p
  * debug information tells. */
 void wait_name_locks(struct wait_graph *g);
 
+/* The name of the lock that one thread waits for. */
+void wait_name_lock(struct guards *g, struct wait_node *n);
+
 #endif

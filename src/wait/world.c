@@ -54,17 +54,24 @@ int wait_world_new(struct wait_world **ret, struct err *err)
 	return *ret ? 0 : err_nomem(err);
 }
 
-void wait_world_free(struct wait_world *w)
+static void forget_files(struct wait_world *w)
 {
-	if (!w)
-		return;
 	open_files_release(&w->files);
-	vec_release(&w->locks);
+	w->files = (struct open_files){0};
 	vec_each(&w->nets, n) {
 		sockets_release(&(*n)->sockets);
 		free(*n);
 	}
 	vec_release(&w->nets);
+	w->files_read = w->nets_listed = w->nets_cut = w->sockets_missing = false;
+}
+
+void wait_world_forget(struct wait_world *w, bool files)
+{
+	if (files)
+		forget_files(w);
+	vec_release(&w->locks);
+	w->locks_read = false;
 	for (struct table_node *n; (n = table_next(&w->infos, NULL));) {
 		struct info *i = (struct info *)n;
 
@@ -79,6 +86,13 @@ void wait_world_free(struct wait_world *w)
 		free(n);
 	}
 	table_release(&w->frozen);
+}
+
+void wait_world_free(struct wait_world *w)
+{
+	if (!w)
+		return;
+	wait_world_forget(w, true);
 	free(w);
 }
 

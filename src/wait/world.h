@@ -4,7 +4,7 @@
  * together, who holds which file lock. Each of these is read once, when it is first asked for, within
  * a time limit; what could not be read is told by wait_world_gaps().
  *
- * Pointers stay valid until wait_world_free(). Not for two threads at once.
+ * Pointers stay valid until wait_world_free() or wait_world_forget(). Not for two threads at once.
  */
 #ifndef SONDE_WAIT_WORLD_H
 #define SONDE_WAIT_WORLD_H
@@ -22,6 +22,10 @@ struct wait_world;
 
 int wait_world_new(struct wait_world **ret, struct err *err);
 void wait_world_free(struct wait_world *w);
+
+/* What is of a moment is read again when it is asked for: file locks, what descriptors hold; with `files` also
+ * who has what open, and sockets, which takes longer. Pointers into it are not valid any more. */
+void wait_world_forget(struct wait_world *w, bool files);
 
 /* Descriptors of all processes, ourselves among them: who reads what we print waits for us. Never NULL; empty where nothing could be read. */
 const struct open_files *wait_world_files(struct wait_world *w);

@@ -12,6 +12,9 @@
 /* Above this many threads reading /proc takes longer than loading a BPF program. */
 #define MANY_THREADS 400u
 
+/* How long mappings are believed when a process is looked at again and again. */
+#define MAPPINGS_NS NS_PER_S
+
 /* ---- life ---- */
 
 int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, struct err *err)
@@ -48,16 +51,27 @@ const struct snapshot_options *snapshot_asked(const struct snapshot *s)
 	return &s->options;
 }
 
-static void free_process(struct snapshot_process *p)
+static void free_threads(struct snapshot_threads *threads)
 {
-	vec_each(&p->threads, t) {
+	vec_each(threads, t) {
 		free((*t)->frames);
 		free(*t);
 	}
-	vec_release(&p->threads);
+	vec_release(threads);
+}
+
+static void free_mappings(struct snapshot_process *p)
+{
 	vec_each(&p->mappings, m)
 		free((char *)m->path);
 	vec_release(&p->mappings);
+	p->mappings_read = false;
+}
+
+static void free_process(struct snapshot_process *p)
+{
+	free_threads(&p->threads);
+	free_mappings(p);
 	free(p->command);
 	free(p);
 }
@@ -151,7 +165,7 @@ static int look_at_process(struct snapshot *s, struct snapshot_process *p, struc
 	int rc;
 
 	usage_thread_count(p->pid, &threads, NULL);
-	s->prefer_bpf = threads > MANY_THREADS && have_bpf(s);
+	s->prefer_bpf = (s->options.often || threads > MANY_THREADS) && have_bpf(s);
 	rc = snapshot_look(s, p->pid, 0, err);
 	if (rc == -EPERM || rc == -EACCES) {
 		p->refused = -rc;
@@ -189,24 +203,83 @@ static int add_process(
 	return 0;
 }
 
+/* What a thread had on its stack when it went to sleep is there still. */
+static void keep_stack(struct snapshot_thread *t, struct snapshot_thread *old)
+{
+	if (!old->stack_read || old->faith != SNAPSHOT_ASLEEP || !look_same(&old->look, &t->look))
+		return;
+	t->stack_read = true;
+	t->has_stack = old->has_stack;
+	t->end = old->end;
+	t->frames = old->frames;
+	t->frame_count = old->frame_count;
+	old->frames = NULL;
+	if (__builtin_popcountll(old->look.regs.known) > __builtin_popcountll(t->look.regs.known))
+		t->look.regs = old->look.regs;
+}
+
+/* Looks at a process again that was looked at before. */
+static int renew_process(struct snapshot *s, struct snapshot_process *p, struct err *err)
+{
+	struct snapshot_threads old = p->threads;
+	size_t at = 0;
+	int rc = s->source->ops->status(s->source, p->pid, &p->status, err);
+
+	if (rc)
+		return rc;
+	p->threads = (struct snapshot_threads){0};
+	p->reader = p->status.state == 'Z' ? proc_surviving_thread(p->pid) : p->pid;
+	p->refused = 0;
+	p->stacks_read = p->registers_read = false;
+	if (clock_monotonic_ns() - p->mappings_ns > MAPPINGS_NS)
+		free_mappings(p);
+	rc = look_at_process(s, p, err);
+	vec_each(&p->threads, t) {
+		/* Both are ascending. */
+		while (at < old.len && old.data[at]->look.tid < (*t)->look.tid)
+			at++;
+		if (at < old.len && old.data[at]->look.tid == (*t)->look.tid)
+			keep_stack(*t, old.data[at]);
+	}
+	free_threads(&old);
+	p->stale = rc != 0;
+	return rc;
+}
+
 int snapshot_process(struct snapshot *s, pid_t pid, struct snapshot_process **ret, struct err *err)
 {
 	struct snapshot_process *known = snapshot_known(s, pid);
 	struct proc_status status;
-	int rc;
+	int rc = 0;
 
-	if (known) {
-		*ret = known;
-		return 0;
+	if (!known) {
+		rc = s->source->ops->status(s->source, pid, &status, err);
+		if (rc)
+			return rc;
+		known = snapshot_known(s, status.tgid);
 	}
-	rc = s->source->ops->status(s->source, pid, &status, err);
-	if (rc)
-		return rc;
-	known = snapshot_known(s, status.tgid);
 	if (!known)
 		return add_process(s, &status, ret, err);
-	*ret = known;
-	return 0;
+	if (known->stale)
+		rc = renew_process(s, known, err);
+	if (!rc)
+		*ret = known;
+	return rc;
+}
+
+void snapshot_renew(struct snapshot *s)
+{
+	size_t kept = 0;
+
+	vec_each(&s->processes, p) {
+		if ((*p)->stale) {
+			free_process(*p);
+			continue;
+		}
+		(*p)->stale = true;
+		s->processes.data[kept++] = *p;
+	}
+	s->processes.len = kept;
 }
 
 struct snapshot_process *snapshot_known(struct snapshot *s, pid_t pid)
@@ -292,6 +365,7 @@ const struct snapshot_mapping *snapshot_mapping(struct snapshot_process *p, uint
 
 	if (!p->mappings_read) {
 		p->mappings_read = true;
+		p->mappings_ns = clock_monotonic_ns();
 		p->source->ops->each_mapping(p->source, p->pid, add_mapping, p, NULL);
 	}
 	high = p->mappings.len;
@@ -333,8 +407,11 @@ void snapshot_again(struct snapshot *s)
 	vec_each(&s->processes, it) {
 		struct snapshot_process *p = *it;
 		size_t at = 0;
-		int rc = snapshot_look(s, p->pid, 0, NULL);
+		int rc;
 
+		if (p->stale)
+			continue;
+		rc = snapshot_look(s, p->pid, 0, NULL);
 		if (rc && rc != -EPERM && rc != -EACCES)
 			s->looks.len = 0;
 		vec_each(&p->threads, t) {

@@ -6,7 +6,8 @@
  * snapshot can follow whoever waits for whom. Nothing here waits without a deadline, whatever state
  * a thread is in.
  *
- * Pointers to processes and threads stay valid until snapshot_free(). Not for two threads at once.
+ * Pointers to processes and threads stay valid until snapshot_free() or snapshot_renew(). Not for two
+ * threads at once.
  */
 #ifndef SONDE_SAMPLE_SNAPSHOT_H
 #define SONDE_SAMPLE_SNAPSHOT_H
@@ -29,7 +30,9 @@ enum snapshot_method {
 struct snapshot_options {
 	enum snapshot_method method;
 	bool stop_running;   /* threads that run are stopped for some microseconds, for their stack */
-	bool no_running;     /* threads that run get no stack */
+	bool no_running;     /* threads that run get no stack, but by snapshot_running_stack() */
+	bool never_stop;     /* not even where perf is refused */
+	bool often;          /* there will be many looks: by BPF from the first, which is cheaper then */
 	bool debuginfod;
 };
 
@@ -65,6 +68,8 @@ struct snapshot_thread {
 	struct thread_look later;     /* what it was in then */
 };
 
+VEC_TYPE(snapshot_threads, struct snapshot_thread *);
+
 struct snapshot_mapping {
 	uint64_t start, end, offset, inode, device;
 	bool write, exec, shared;
@@ -78,10 +83,12 @@ struct snapshot_process {
 	struct proc_status status;
 	char *command;
 	pid_t reader;     /* the thread by which memory and descriptors are read: the first may have ended */
-	VEC(struct snapshot_thread *) threads; /* ascending by tid */
+	struct snapshot_threads threads; /* ascending by tid */
 	VEC(struct snapshot_mapping) mappings; /* ascending; read when first asked for */
 	bool mappings_read, stacks_read;
 	bool registers_read; /* snapshot_registers() was here */
+	uint64_t mappings_ns; /* when the mappings were read */
+	bool stale;          /* its own: to be looked at again when it is asked for */
 };
 
 int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, struct err *err);
@@ -111,6 +118,9 @@ struct snapshot_thread *snapshot_thread_inside(const struct snapshot_process *p,
 void snapshot_stack(struct snapshot *s, struct snapshot_thread *t);
 void snapshot_stacks(struct snapshot *s, struct snapshot_process *p);
 
+/* The stack that a thread has now and then while it runs, by perf within RUNNING_DEADLINE_NS. */
+void snapshot_running_stack(struct snapshot *s, struct snapshot_thread *t);
+
 /* Registers of the thread's frames, as far as they are known, into regs[0 .. limit): the stack is walked
  * again. How many; 0 where there is no stack, or it is not what it was. */
 size_t snapshot_frame_regs(struct snapshot *s, struct snapshot_thread *t, struct unwind_regs *regs,
@@ -135,6 +145,13 @@ struct elf_file *snapshot_frame_file(struct snapshot *s, uint32_t frame);
 
 /* Looks at all threads again: `moved_since` of each. */
 void snapshot_again(struct snapshot *s);
+
+/*
+ * What was seen of threads is of the past from here on, and pointers to processes and threads are not valid any
+ * more: a process is looked at again when it is asked for. Names and unwind tables are kept, and stacks of
+ * threads that have slept until then. Processes that nobody has asked for since the last call are dropped.
+ */
+void snapshot_renew(struct snapshot *s);
 
 /* What looking has cost. */
 struct snapshot_cost {

@@ -217,9 +217,10 @@ static void take_samples(struct snapshot *s, struct snapshot_thread *t, const st
 	t->one_place = is_one_place(samples, t->look.tid);
 }
 
-static void sample_running(struct snapshot *s, struct snapshot_process *p, struct snapshot_thread *only)
+static void sample(struct snapshot *s, struct snapshot_process *p, struct snapshot_thread *only)
 {
-	struct running_options options = {.stop = s->options.stop_running};
+	struct running_options options = {
+		.stop = s->options.stop_running, .never_stop = s->options.never_stop};
 	struct running_thread threads[RUNNING_MOST_THREADS];
 	struct running_samples samples = {0};
 	size_t count = 0;
@@ -228,13 +229,24 @@ static void sample_running(struct snapshot *s, struct snapshot_process *p, struc
 		if ((!only || *t == only) && (*t)->faith == SNAPSHOT_SAMPLED &&
 			(*t)->look.wait.state == 'R' && count < RUNNING_MOST_THREADS)
 			threads[count++] = (struct running_thread){p->pid, (*t)->look.tid};
-	if (!count || p->refused || s->options.no_running)
+	if (!count || p->refused)
 		return;
 	running_sample(threads, count, &options, &samples, &s->running, NULL);
 	vec_each(&p->threads, t)
 		if (!only || *t == only)
 			take_samples(s, *t, &samples);
 	running_release(&samples);
+}
+
+static void sample_running(struct snapshot *s, struct snapshot_process *p, struct snapshot_thread *only)
+{
+	if (!s->options.no_running)
+		sample(s, p, only);
+}
+
+void snapshot_running_stack(struct snapshot *s, struct snapshot_thread *t)
+{
+	sample(s, t->process, t);
 }
 
 void snapshot_stack(struct snapshot *s, struct snapshot_thread *t)
