@@ -8,14 +8,14 @@
 
 #include "base/term.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "sample/snapshot/core.h"
 #include "view/why.h"
 
 struct stack_args {
 	struct thread_options threads;
 	bool json, stop;
 	const char *output;
-	const char *look;
+	struct target_options target;
 };
 
 static const struct option_spec stack_options[] = {
@@ -24,20 +24,20 @@ static const struct option_spec stack_options[] = {
 		"stop threads that run for some microseconds, instead of sampling them"),
 	OPTION_FLAG(0, "json", struct stack_args, json, "for scripts (docs/JSON.md)"),
 	OPTION_STRING('o', "output", struct stack_args, output, "FILE", "write there instead of stdout"),
-	OPTION_STRING(0, "look", struct stack_args, look, "HOW",
-		"proc (what anybody may read), bpf (all registers), or auto"),
+	OPTIONS_TARGET(struct stack_args, target),
 	OPTIONS_END,
 };
 
 static const struct options_usage stack_usage = {
 	.command = "stack",
-	.arguments = "PID|NAME",
+	.arguments = "PID|NAME|--core FILE",
 	.about = "Shows the stack of every thread, without stopping any of them. Threads with the same stack "
 		 "are shown once.",
 	.options = stack_options,
 	.examples = {
 		{"All threads of a process", "sonde stack 1234"},
 		{"Those of a pool", "sonde stack -t '^worker' nginx"},
+		{"Of a program that has crashed", "sonde stack --core core.1234"},
 	},
 	.max_arguments = 1,
 	.stray = "one process at a time",
@@ -110,7 +110,7 @@ static int run(const struct stack_args *args, pid_t pid, const struct snapshot_o
 	int rc = snapshot_new(options, &s, &err);
 
 	if (!rc)
-		rc = snapshot_process(s, pid, &p, &err);
+		rc = snapshot_process(s, options->core ? core_info(snapshot_core(s))->pid : pid, &p, &err);
 	if (!rc)
 		rc = select_threads(args, p, &threads, &err);
 	if (!rc) {
@@ -130,19 +130,19 @@ int cmd_stack(int argc, char **argv)
 	struct stack_args args = {0};
 	struct snapshot_options options = {0};
 	struct options_rest rest;
-	struct err err = {0};
 	pid_t pid;
 	int status = options_parse(&stack_usage, argc, argv, &args, &rest);
 
 	if (status != OPTIONS_RUN)
 		return status;
-	if (!rest.count)
-		return options_complain(&stack_usage, "which process? Give its number or its name");
 	status = thread_options_check(&stack_usage, &args.threads);
 	if (status != STATUS_OK)
 		return status;
 	options.stop_running = args.stop;
-	if (target_look(args.look, &options.method, &err) || target_find(rest.args[0], &pid, &err))
-		return cmd_failed("stack", &err);
+	status = target_choose(&stack_usage, &args.target, &rest, &options, &pid);
+	if (status != OPTIONS_RUN)
+		return status;
+	if (options.core && args.stop)
+		return options_complain(&stack_usage, "--stop-running is for processes that live");
 	return run(&args, pid, &options);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cmd/options.h"
+#include "cmd/cmd.h"
 
 #define MOST_CHOICES 12u
 
@@ -48,7 +48,7 @@ int target_find(const char *text, pid_t *ret, struct err *err)
 	return rc;
 }
 
-int target_look(const char *text, enum snapshot_method *ret, struct err *err)
+static int choose_look(const char *text, enum snapshot_method *ret, struct err *err)
 {
 	static const char *const names[] = {
 		[SNAPSHOT_AUTO] = "auto", [SNAPSHOT_PROC] = "proc", [SNAPSHOT_BPF] = "bpf"};
@@ -59,4 +59,33 @@ int target_look(const char *text, enum snapshot_method *ret, struct err *err)
 			return 0;
 		}
 	return text ? err_set(err, EINVAL, "--look '%s': it is auto, proc or bpf", text) : 0;
+}
+
+static int choose_core(const struct options_usage *usage, const struct target_options *t,
+	const struct options_rest *rest, struct snapshot_options *options, pid_t *ret_pid)
+{
+	if (rest->count)
+		return options_complain(usage, "a process or --core FILE, not both");
+	if (t->look)
+		return options_complain(usage, "--look is for processes that live, not for --core");
+	options->core = t->core;
+	options->root = t->root;
+	*ret_pid = 0;
+	return OPTIONS_RUN;
+}
+
+int target_choose(const struct options_usage *usage, const struct target_options *t,
+	const struct options_rest *rest, struct snapshot_options *options, pid_t *ret_pid)
+{
+	struct err err = {0};
+
+	if (t->core)
+		return choose_core(usage, t, rest, options, ret_pid);
+	if (!rest->count)
+		return options_complain(usage, "which process? Give its number or its name");
+	if (t->root)
+		return options_complain(usage, "--root goes with --core");
+	if (choose_look(t->look, &options->method, &err) || target_find(rest->args[0], ret_pid, &err))
+		return cmd_failed(usage->command, &err);
+	return OPTIONS_RUN;
 }

@@ -13,7 +13,7 @@ struct why_args {
 	bool all, json, dot;
 	uint64_t chain_of;
 	const char *output;
-	const char *look;
+	struct target_options target;
 };
 
 static const struct option_spec why_options[] = {
@@ -23,14 +23,13 @@ static const struct option_spec why_options[] = {
 	OPTION_FLAG(0, "json", struct why_args, json, "for scripts (docs/JSON.md)"),
 	OPTION_FLAG(0, "dot", struct why_args, dot, "the wait graph for Graphviz"),
 	OPTION_STRING('o', "output", struct why_args, output, "FILE", "write there instead of stdout"),
-	OPTION_STRING(0, "look", struct why_args, look, "HOW",
-		"proc (what anybody may read), bpf (all registers), or auto"),
+	OPTIONS_TARGET(struct why_args, target),
 	OPTIONS_END,
 };
 
 static const struct options_usage why_usage = {
 	.command = "why",
-	.arguments = "PID|NAME",
+	.arguments = "PID|NAME|--core FILE",
 	.about = "Says what a process waits for: the chain from the thread that hangs to who is in its way, "
 		 "through locks, pipes, sockets and other processes, and what that one is doing. Nothing is "
 		 "stopped.",
@@ -38,6 +37,7 @@ static const struct options_usage why_usage = {
 	.examples = {
 		{"A program hangs: why?", "sonde why 1234"},
 		{"The whole graph as a picture", "sonde why --dot --all 1234 | dot -Tsvg > waits.svg"},
+		{"What a core tells of it", "sonde why --core core.1234"},
 	},
 	.max_arguments = 1,
 	.stray = "one process at a time",
@@ -80,17 +80,15 @@ int cmd_why(int argc, char **argv)
 	struct why_args args = {0};
 	struct snapshot_options options = {0};
 	struct options_rest rest;
-	struct err err = {0};
 	pid_t pid;
 	int status = options_parse(&why_usage, argc, argv, &args, &rest);
 
 	if (status != OPTIONS_RUN)
 		return status;
-	if (!rest.count)
-		return options_complain(&why_usage, "which process? Give its number or its name");
 	if (args.json && args.dot)
 		return options_complain(&why_usage, "--json or --dot, not both");
-	if (target_look(args.look, &options.method, &err) || target_find(rest.args[0], &pid, &err))
-		return cmd_failed("why", &err);
+	status = target_choose(&why_usage, &args.target, &rest, &options, &pid);
+	if (status != OPTIONS_RUN)
+		return status;
 	return run(&args, pid, &options);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sample/source.h"
 
+#include <stdio.h>
 #include <sys/uio.h>
 
 static size_t live_read(const struct source *s, pid_t id, uint64_t addr, void *buf, size_t len)
@@ -57,3 +58,13 @@ static const struct source_ops live_ops = {
 };
 
 const struct source source_live = {.ops = &live_ops, .root_fd = -1};
+
+void source_root(const struct source *s, pid_t pid, char *buf, size_t size)
+{
+	if (!s->still)
+		snprintf(buf, size, "/proc/%d/root", (int)pid);
+	else if (s->root_fd >= 0)
+		snprintf(buf, size, "/proc/self/fd/%d", s->root_fd);
+	else
+		snprintf(buf, size, "%s", "");
+}

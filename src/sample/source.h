@@ -36,6 +36,9 @@ struct source_ops {
 
 extern const struct source source_live;
 
+/* The directory that stands for / of the process, as a path for opening debug files; "" for our own. */
+void source_root(const struct source *s, pid_t pid, char *buf, size_t size);
+
 static inline size_t source_read_some(
 	const struct source *s, pid_t id, uint64_t addr, void *buf, size_t len)
 {

@@ -3,6 +3,7 @@
 #include "view/why_priv.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 
 #include "os/syscalls.h"
@@ -212,9 +213,15 @@ void thread_state_words(const struct snapshot_thread *t, struct buf *out)
 {
 	const char *call = syscall_name(t->reason.syscall);
 
+	if (t->look.killed_by) {
+		buf_printf(out, "killed by SIG%s", sigabbrev_np(t->look.killed_by));
+		if (t->look.wait.state == 'R')
+			return;
+		buf_str(out, ", ");
+	}
 	switch (t->look.wait.state) {
 	case 'R':
-		buf_str(out, "runs, or is ready to");
+		buf_str(out, t->process->source->still ? "was running" : "runs, or is ready to");
 		return;
 	case 'T':
 		buf_str(out, "stopped");

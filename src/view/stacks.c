@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@
 static bool same_stack(const struct snapshot_thread *a, const struct snapshot_thread *b)
 {
 	if (a->frame_count != b->frame_count || a->faith != b->faith || a->end != b->end ||
-		a->look.wait.state != b->look.wait.state ||
+		a->look.wait.state != b->look.wait.state || a->look.killed_by || b->look.killed_by ||
 		a->look.wait.syscall != b->look.wait.syscall)
 		return false;
 	for (size_t i = 0; i < a->frame_count; i++)
@@ -131,6 +132,10 @@ int view_stacks(struct snapshot *s, const struct stack_threads *threads, const s
 	struct stack_groups groups = {0};
 	int rc = group(threads, &sorted, &groups);
 
+	if (snapshot_core(s)) {
+		core_text(snapshot_core(s), t, out);
+		buf_char(out, '\n');
+	}
 	vec_each(&groups, g) {
 		struct snapshot_thread **members = &sorted.data[g->first];
 		struct wait_own_part all;
@@ -169,6 +174,8 @@ static void thread_object(struct snapshot *s, const struct snapshot_thread *t, s
 	buf_str(out, ",\"doing\":");
 	buf_json(out, words.data ? words.data : "");
 	buf_release(&words);
+	if (t->look.killed_by)
+		buf_printf(out, ",\"killed_by\":\"SIG%s\"", sigabbrev_np(t->look.killed_by));
 	if (t->look.idle_ns != LOOK_UNKNOWN)
 		buf_printf(out, ",\"since_ns\":%" PRIu64, t->look.idle_ns);
 	buf_char(out, ',');
@@ -181,7 +188,12 @@ int view_stacks_json(
 {
 	struct snapshot_cost cost = snapshot_cost(s);
 
-	buf_str(out, "{\"threads\":[");
+	buf_char(out, '{');
+	if (snapshot_core(s)) {
+		core_json(snapshot_core(s), out);
+		buf_str(out, ",\n");
+	}
+	buf_str(out, "\"threads\":[");
 	vec_each(threads, t) {
 		buf_str(out, t == threads->data ? "\n" : ",\n");
 		thread_object(s, *t, out);

@@ -92,13 +92,16 @@ static void facts(const struct wait_answer *a, const struct term *t, struct buf 
 	paint_on(out, t, PAINT_DIM);
 	if (v->kind != VERDICT_IDLE && v->kind != VERDICT_RUNNING)
 		buf_printf(out, "%s; ", grade_words(v->grade));
-	buf_printf(out, "seen by %s in ", cost.method);
+	if (snapshot_core(a->snapshot))
+		buf_str(out, "from memory alone: a core tells nothing of files, sockets and other processes; read in ");
+	else
+		buf_printf(out, "seen by %s in ", cost.method);
 	words_duration(out, cost.elapsed_ns);
 	if (cost.stops) {
 		buf_printf(out, ", %" PRIu32 " stop%s of ", cost.stops, cost.stops == 1 ? "" : "s");
 		words_duration(out, cost.pause_ns);
 		buf_str(out, " in all");
-	} else {
+	} else if (!snapshot_core(a->snapshot)) {
 		buf_str(out, ", nothing was stopped");
 	}
 	paint_off(out, t, PAINT_DIM);
@@ -319,6 +322,8 @@ int view_why(const struct wait_answer *a, const struct why_options *o, struct bu
 {
 	int rc = 0;
 
+	if (snapshot_core(a->snapshot))
+		core_text(snapshot_core(a->snapshot), &o->term, out);
 	headline(a, &o->term, out);
 	facts(a, &o->term, out);
 	buf_char(out, '\n');

@@ -135,6 +135,10 @@ int view_why_json(
 	char gaps[192];
 
 	buf_str(out, "{");
+	if (snapshot_core(a->snapshot)) {
+		core_json(snapshot_core(a->snapshot), out);
+		buf_str(out, ",\n");
+	}
 	verdict_object(&a->verdict, out);
 	buf_str(out, ",\n\"threads\":[");
 	vec_each(&a->graph->nodes, n) {

@@ -34,6 +34,10 @@ struct wait_own_part stack_whole(const struct snapshot_thread *t);
 /* "stack": [...] as names, and "frames": [...] in full. */
 void stack_json(struct snapshot *s, const struct snapshot_thread *t, struct buf *out);
 
+/* What a core is of, and what of it could not be read: lines, and "core": {...}. */
+void core_text(const struct core *c, const struct term *t, struct buf *out);
+void core_json(const struct core *c, struct buf *out);
+
 /* What a thread is in, in a few words: "asleep in futex", "runs", "stopped". */
 void thread_state_words(const struct snapshot_thread *t, struct buf *out);
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "os/cgroup.h"
+#include "sample/snapshot/core.h"
 #include "wait/locks.h"
 
 
@@ -161,6 +162,8 @@ static void examine_root(struct wait_answer *a)
 {
 	struct wait_verdict *v = &a->verdict;
 
+	if (snapshot_core(a->snapshot))
+		return;
 	if (v->kind == VERDICT_STARVED && is_throttled(v->root->thread->process->pid))
 		v->kind = VERDICT_THROTTLED;
 	if (v->kind == VERDICT_RUNNING && v->root->thread->one_place)
@@ -175,11 +178,13 @@ int wait_answer_new(const struct snapshot_options *options, pid_t pid, pid_t foc
 
 	if (!rc)
 		rc = wait_graph_new(a.snapshot, &a.graph, err);
+	if (!rc && !pid)
+		pid = core_info(snapshot_core(a.snapshot))->pid;
 	if (!rc)
 		rc = wait_graph_add(a.graph, pid, err);
 	if (!rc)
 		rc = judge(&a, focus, err);
-	if (!rc && wait_verdict_is_fresh(&a.verdict))
+	if (!rc && !snapshot_core(a.snapshot) && wait_verdict_is_fresh(&a.verdict))
 		rc = look_again(&a, focus, err);
 	if (rc) {
 		wait_answer_release(&a);

@@ -15,7 +15,7 @@ struct wait_answer {
 	bool second_look; /* there were two, 100 ms apart */
 };
 
-/* `pid` is a process; `focus` one of its threads to explain, 0: the most interesting one. -ESRCH, or what
+/* `pid` is a process (0: that of options->core); `focus` one of its threads to explain, 0: the most interesting one. -ESRCH, or what
  * kept us from looking at the process. */
 int wait_answer_new(const struct snapshot_options *options, pid_t pid, pid_t focus,
 	struct wait_answer *ret, struct err *err);

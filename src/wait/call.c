@@ -44,17 +44,19 @@ uint64_t wait_left(const struct wait_look *l, uint64_t limit_ns)
 {
 	uint64_t since = l->look->idle_ns;
 
+	if (l->process->source->still)
+		return LOOK_UNKNOWN;
 	if (limit_ns == LOOK_UNKNOWN || since == LOOK_UNKNOWN)
 		return limit_ns;
 	return since < limit_ns ? limit_ns - since : 0;
 }
 
-uint64_t wait_left_until(int clock, uint64_t time_ns)
+uint64_t wait_left_until(const struct wait_look *l, int clock, uint64_t time_ns)
 {
 	uint64_t now;
 
 	/* Clocks of the CPU time of others are not ours to read. */
-	if (clock < 0 || time_ns == LOOK_UNKNOWN)
+	if (l->process->source->still || clock < 0 || time_ns == LOOK_UNKNOWN)
 		return LOOK_UNKNOWN;
 	now = clock_read_ns(clock);
 	if (!now)

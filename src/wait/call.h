@@ -17,7 +17,7 @@ uint64_t wait_timeval(const struct wait_look *l, uint64_t address);
 
 /* What is left of a limit that counts from the beginning of the wait; LOOK_UNKNOWN for none. */
 uint64_t wait_left(const struct wait_look *l, uint64_t limit_ns);
-/* What is left until a time of a clock. */
-uint64_t wait_left_until(int clock, uint64_t time_ns);
+/* What is left until a time of a clock. For both: LOOK_UNKNOWN in a core. */
+uint64_t wait_left_until(const struct wait_look *l, int clock, uint64_t time_ns);
 
 #endif

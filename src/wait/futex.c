@@ -62,7 +62,7 @@ static uint64_t time_left(struct wait_look *l, const struct futex_call *f)
 	int64_t limit[2];
 	uint64_t now, end;
 
-	if (l->call != SYS_futex || !(f->timed_form || f->pi) || !l->args[3] ||
+	if (l->process->source->still || l->call != SYS_futex || !(f->timed_form || f->pi) || !l->args[3] ||
 		!snapshot_read(l->snapshot, l->process, l->args[3], limit, sizeof(limit)) ||
 		limit[0] < 0 || limit[0] > INT64_MAX / 2000000000 || limit[1] < 0)
 		return LOOK_UNKNOWN;
@@ -110,7 +110,7 @@ static struct snapshot_thread *find_sharer(
 {
 	const struct snapshot_mapping *m = snapshot_mapping(l->process, f->address);
 	struct snapshot_process *p;
-	pid_t outer = l->process->status.ns_pid == l->process->pid
+	pid_t outer = l->process->source->still || l->process->status.ns_pid == l->process->pid
 		? inner
 		: proc_outside_tid(l->process->pid, inner);
 
@@ -125,6 +125,9 @@ static struct snapshot_thread *find_sharer(
 static pid_t find_ancestor(struct wait_look *l, pid_t inner)
 {
 	struct proc_status status = l->process->status, thread;
+
+	if (l->process->source->still)
+		return 0;
 
 	for (int i = 0; i < MOST_ANCESTORS && status.ppid > 1; i++) {
 		pid_t parent = status.ppid;
@@ -178,14 +181,27 @@ bool futex_blame(struct wait_look *l, const struct futex_call *f, uint32_t inner
 /*
  * glibc's struct pthread begins `tid`, a word, a pointer, then the head of the robust list
  * (nptl/descr.h), whose address the kernel knows. How far in that is depends on the architecture; what is
- * read there is believed only when the kernel says the same.
+ * read there is believed only when the kernel says the same. Where it cannot be asked, the list must be empty,
+ * which is to say lead back to its head, or the struct hold its own address where x86-64 wants it (tcbhead_t).
  */
 #define ROBUST_HEAD_AFTER_TID 16
+#define SELF_POINTER 16
+
+static bool is_own_pthread(struct wait_look *l, const struct snapshot_thread *t, uint64_t pthread)
+{
+	const uint64_t want = pthread + FUTEX_PTHREAD_TID + ROBUST_HEAD_AFTER_TID;
+	uint64_t head = 0, self = 0;
+	size_t bytes;
+
+	if (!l->process->source->still)
+		return !syscall(SYS_get_robust_list, t->look.tid, &head, &bytes) && head == want;
+	snapshot_read(l->snapshot, l->process, want, &head, sizeof(head));
+	snapshot_read(l->snapshot, l->process, pthread + SELF_POINTER, &self, sizeof(self));
+	return head == want || self == pthread;
+}
 
 struct snapshot_thread *futex_thread_of(struct wait_look *l, uint64_t pthread)
 {
-	uint64_t head = 0;
-	size_t bytes;
 	int32_t inner;
 	struct snapshot_thread *t;
 
@@ -194,10 +210,7 @@ struct snapshot_thread *futex_thread_of(struct wait_look *l, uint64_t pthread)
 		inner <= 0)
 		return NULL;
 	t = snapshot_thread_inside(l->process, inner);
-	if (!t || syscall(SYS_get_robust_list, t->look.tid, &head, &bytes) ||
-		head != pthread + FUTEX_PTHREAD_TID + ROBUST_HEAD_AFTER_TID)
-		return NULL;
-	return t;
+	return t && is_own_pthread(l, t, pthread) ? t : NULL;
 }
 
 bool futex_read_mutex(struct wait_look *l, uint64_t address, struct glibc_mutex *ret)

@@ -145,6 +145,8 @@ static bool ask_kinds(struct wait_graph *g, struct wait_node *n)
 	};
 
 	for (const struct wait_kind *const *kind = wait_kinds; *kind; kind++) {
+		if (t->process->source->still && !(*kind)->from_memory)
+			continue;
 		n->wait = (struct wait){.timeout_ns = LOOK_UNKNOWN};
 		if ((*kind)->look(&l, &n->wait)) {
 			if (!n->wait.kind)

@@ -85,7 +85,7 @@ static struct guard_module *module_of(struct guards *g, const struct snapshot_pr
 	struct elf_file *file, bool symbols_only)
 {
 	struct guard_module *m = (struct guard_module *)table_find(&g->modules, (uintptr_t)file);
-	char root[32] = "";
+	char root[32];
 	struct variables_options options = {
 		.root = root,
 		.debuginfod = snapshot_asked(g->snapshot)->debuginfod && !symbols_only,
@@ -94,10 +94,7 @@ static struct guard_module *module_of(struct guards *g, const struct snapshot_pr
 
 	if (m)
 		return m;
-	if (!p->source->still)
-		snprintf(root, sizeof(root), "/proc/%d/root", p->pid);
-	else if (p->source->root_fd >= 0)
-		snprintf(root, sizeof(root), "/proc/self/fd/%d", p->source->root_fd);
+	source_root(p->source, p->pid, root, sizeof(root));
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return NULL;

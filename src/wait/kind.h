@@ -101,6 +101,9 @@ struct wait_kind {
 	/* Whether the thread waits for this; fills *ret, which is all zero but for timeout_ns. A `kind`
 	 * that it leaves NULL becomes the name above. */
 	bool (*look)(struct wait_look *l, struct wait *ret);
+	/* It reads the process's memory and stacks and asks nothing else: such kinds are all that is asked
+	 * about a core. */
+	bool from_memory;
 };
 
 /* kinds.c: the table, ended by NULL. */

@@ -8,6 +8,7 @@
 #include "wait/verdict.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -142,6 +143,10 @@ static void add_doing(const struct wait_verdict *v, const struct wait_node *n, s
 		buf_str(out, "is ready to run, and its cgroup's CPU time is used up");
 	else if (n == v->root && v->kind == VERDICT_SPINNING)
 		buf_str(out, "runs in circles in one place");
+	else if (look->killed_by)
+		buf_printf(out, "was killed by SIG%s", sigabbrev_np(look->killed_by));
+	else if (look->wait.state == 'R' && n->thread->process->source->still)
+		buf_str(out, "was running");
 	else if (n->progresses || look->wait.state == 'R')
 		buf_str(out, "runs");
 	else if (look->wait.state == 'Z' || look->wait.state == 'X')

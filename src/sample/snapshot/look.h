@@ -6,6 +6,7 @@
  *
  *	proc.c  /proc, for whoever may read it: of the registers only sp and pc
  *	bpf.c   a BPF task iterator: all registers, all threads within a millisecond
+ *	core.c  a core file: all registers, and little else (core.h)
  *
  * What a thread had in its registers and on its stack when it went to sleep stays there until it
  * runs again. So whoever reads its stack after the look, looks again, and finds the same `switches`
@@ -39,11 +40,12 @@ struct thread_look {
 	pid_t pid, tid;
 	char name[PROC_NAME_BYTES];
 	struct thread_wait wait;
-	struct unwind_regs regs; /* in user code; known for a thread that is blocked, or `queued` */
+	struct unwind_regs regs; /* in user code; known for a thread that is blocked, or `queued`, or in a core */
 	bool queued;             /* off the CPU, and could run; false: it is not, or that is not known */
 	bool throttled;          /* as that, for its cgroup has used up its time */
 	bool frozen;             /* by a cgroup's freezer; false: it is not, or that is not known */
 	bool compat;             /* 32-bit code: no stack of it can be walked */
+	int killed_by;           /* in a core: the signal that ended the process came to this thread; else 0 */
 	uint64_t switches;       /* how often it has left a CPU */
 	uint64_t ran_ns;         /* CPU time so far; LOOK_UNKNOWN */
 	uint64_t queued_ns;      /* time so far in which it waited for a CPU; LOOK_UNKNOWN */

@@ -17,6 +17,25 @@
 
 /* ---- life ---- */
 
+/* What is looked at, and how. */
+static int open_source(struct snapshot *s, struct err *err)
+{
+	int rc;
+
+	s->source = &source_live;
+	if (!s->options.core) {
+		rc = look_proc.open(&s->proc, err);
+		return !rc && s->options.method == SNAPSHOT_BPF ? look_bpf.open(&s->bpf, err) : rc;
+	}
+	s->options.method = SNAPSHOT_PROC;
+	rc = core_open(s->options.core, s->options.root, &s->core, err);
+	if (rc)
+		return rc;
+	s->source = core_source(s->core);
+	s->proc = core_look(s->core);
+	return 0;
+}
+
 int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, struct err *err)
 {
 	struct naming_options naming = {.debuginfod = options->debuginfod};
@@ -26,16 +45,14 @@ int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, 
 	if (!s)
 		return err_nomem(err);
 	s->options = *options;
-	s->source = &source_live;
 	s->began_ns = clock_monotonic_ns();
 	s->bytes = malloc(SNAPSHOT_STACK_BYTES);
-	rc = s->bytes ? look_proc.open(&s->proc, err) : err_nomem(err);
-	if (!rc && options->method == SNAPSHOT_BPF)
-		rc = look_bpf.open(&s->bpf, err);
+	rc = s->bytes ? open_source(s, err) : err_nomem(err);
 	if (!rc)
 		rc = session_new_unrecorded(&s->all_threads, s->source, &s->writer, &s->session, err);
 	if (!rc) {
-		session_maps_untold(s->session);
+		if (!s->core)
+			session_maps_untold(s->session);
 		s->names = live_names_new(s->session, &naming);
 		rc = s->names ? 0 : err_nomem(err);
 	}
@@ -92,6 +109,7 @@ void snapshot_free(struct snapshot *s)
 		s->bpf->ops->free(s->bpf);
 	if (s->proc)
 		s->proc->ops->free(s->proc);
+	core_free(s->core);
 	free(s->bytes);
 	free(s);
 }
@@ -140,7 +158,7 @@ void snapshot_take_look(struct snapshot_thread *t, const struct thread_look *loo
 	t->reason = state_of_wait(&look->wait);
 	if (t->process->refused)
 		t->faith = SNAPSHOT_REFUSED;
-	else if (look->wait.blocked)
+	else if (look->wait.blocked || t->process->source->still)
 		t->faith = SNAPSHOT_ASLEEP;
 	else
 		t->faith = strchr("SD", look->wait.state) ? SNAPSHOT_MOVED : SNAPSHOT_SAMPLED;
@@ -164,7 +182,8 @@ static int look_at_process(struct snapshot *s, struct snapshot_process *p, struc
 	uint64_t threads = 0;
 	int rc;
 
-	usage_thread_count(p->pid, &threads, NULL);
+	if (!s->core)
+		usage_thread_count(p->pid, &threads, NULL);
 	s->prefer_bpf = (s->options.often || threads > MANY_THREADS) && have_bpf(s);
 	rc = snapshot_look(s, p->pid, 0, err);
 	if (rc == -EPERM || rc == -EACCES) {
@@ -288,6 +307,11 @@ struct snapshot_process *snapshot_known(struct snapshot *s, pid_t pid)
 		if ((*p)->pid == pid)
 			return *p;
 	return NULL;
+}
+
+const struct core *snapshot_core(const struct snapshot *s)
+{
+	return s->core;
 }
 
 size_t snapshot_process_count(const struct snapshot *s)
@@ -434,7 +458,7 @@ struct snapshot_cost snapshot_cost(const struct snapshot *s)
 	};
 
 	return (struct snapshot_cost){
-		.method = methods[s->used_bpf][s->used_proc][s->running.stop ? 2 : s->running.perf],
+		.method = s->core ? "core" : methods[s->used_bpf][s->used_proc][s->running.stop ? 2 : s->running.perf],
 		.pause_ns = s->running.pause_ns,
 		.longest_ns = s->running.longest_ns,
 		.stops = s->running.stops,

@@ -16,6 +16,7 @@
 #include "sample/snapshot/look.h"
 #include "sample/state.h"
 
+struct core; /* core.h */
 struct snapshot;
 
 /* Of a stack, copied at once; what lies beyond is read when the walk gets there. */
@@ -34,11 +35,13 @@ struct snapshot_options {
 	bool never_stop;     /* not even where perf is refused */
 	bool often;          /* there will be many looks: by BPF from the first, which is cheaper then */
 	bool debuginfod;
+	const char *core;    /* a core file, which is looked at instead of the live system; NULL */
+	const char *root;    /* of files, for that; NULL: our own */
 };
 
 /* How far what was read of a thread is of one moment. */
 enum snapshot_faith {
-	SNAPSHOT_ASLEEP,  /* it has slept all the while: exact */
+	SNAPSHOT_ASLEEP,  /* it has slept all the while, or is in a core: exact */
 	SNAPSHOT_SAMPLED, /* it runs; the stack, if any, is one of those it had */
 	SNAPSHOT_MOVED,   /* it ran meanwhile: what it waited in is true, the stack is not told */
 	SNAPSHOT_REFUSED, /* not ours to read: name, state and kernel function alone */
@@ -103,6 +106,9 @@ const struct snapshot_options *snapshot_asked(const struct snapshot *s);
  */
 int snapshot_process(struct snapshot *s, pid_t pid, struct snapshot_process **ret, struct err *err);
 
+/* The core that is looked at; NULL: the live system is. */
+const struct core *snapshot_core(const struct snapshot *s);
+
 /* One that snapshot_process() has found; NULL. */
 struct snapshot_process *snapshot_known(struct snapshot *s, pid_t pid);
 size_t snapshot_process_count(const struct snapshot *s);
@@ -155,7 +161,7 @@ void snapshot_renew(struct snapshot *s);
 
 /* What looking has cost. */
 struct snapshot_cost {
-	const char *method;   /* "proc", "bpf", "proc+bpf", ... */
+	const char *method;   /* "proc", "bpf", "proc+bpf", ..., "core" */
 	uint64_t pause_ns;    /* for which threads stood still because of us, all of them together */
 	uint64_t longest_ns;  /* the longest of these */
 	uint32_t stops;

@@ -3,6 +3,7 @@
 #ifndef SONDE_SAMPLE_SNAPSHOT_PRIV_H
 #define SONDE_SAMPLE_SNAPSHOT_PRIV_H
 
+#include "sample/snapshot/core.h"
 #include "sample/snapshot/running.h"
 #include "sample/snapshot/snapshot.h"
 
@@ -15,8 +16,9 @@
 struct snapshot {
 	struct snapshot_options options;
 	uint64_t began_ns;
+	struct core *core;       /* NULL: the live system is looked at */
 	const struct source *source;
-	struct look *proc, *bpf; /* bpf: NULL until it is needed, and where it is refused */
+	struct look *proc, *bpf; /* proc: of a core, its look; bpf: NULL until it is needed, and where it is refused */
 	int bpf_refused;         /* -errno, 0: it was not */
 	struct err bpf_error;
 	bool prefer_bpf;         /* for looks at whole processes: there are many threads */

@@ -113,6 +113,10 @@ static size_t recheck(struct snapshot *s, struct snapshot_process *p, const stru
 
 static void stack_of_one(struct snapshot *s, struct snapshot_thread *t)
 {
+	if (s->core) {
+		walk_sleeper(s, t);
+		return;
+	}
 	for (int i = 0; i < TRIES; i++) {
 		walk_sleeper(s, t);
 		if (t->faith != SNAPSHOT_ASLEEP)
@@ -132,6 +136,8 @@ static void stack_of_all(struct snapshot *s, struct snapshot_process *p)
 	vec_each(&p->threads, t)
 		if (!(*t)->stack_read)
 			walk_sleeper(s, *t);
+	if (s->core)
+		return;
 	if (snapshot_look(s, p->pid, 0, NULL))
 		s->looks.len = 0;
 	if (!recheck(s, p, NULL))

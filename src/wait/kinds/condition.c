@@ -60,4 +60,4 @@ static bool look(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_condition = {.name = "condition", .look = look};
+const struct wait_kind wait_kind_condition = {.name = "condition", .look = look, .from_memory = true};

@@ -43,4 +43,4 @@ static bool look(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_futex = {.name = "futex", .look = look};
+const struct wait_kind wait_kind_futex = {.name = "futex", .look = look, .from_memory = true};

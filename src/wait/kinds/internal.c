@@ -97,4 +97,4 @@ static bool look(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_internal = {.name = "internal_lock", .look = look};
+const struct wait_kind wait_kind_internal = {.name = "internal_lock", .look = look, .from_memory = true};

@@ -24,4 +24,4 @@ static bool look(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_join = {.name = "join", .look = look};
+const struct wait_kind wait_kind_join = {.name = "join", .look = look, .from_memory = true};

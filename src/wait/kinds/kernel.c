@@ -150,4 +150,4 @@ static bool look_other(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_other = {.name = "other", .look = look_other};
+const struct wait_kind wait_kind_other = {.name = "other", .look = look_other, .from_memory = true};

@@ -78,4 +78,4 @@ static bool look(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_mutex = {.name = "mutex", .look = look};
+const struct wait_kind wait_kind_mutex = {.name = "mutex", .look = look, .from_memory = true};

@@ -62,4 +62,4 @@ static bool look(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_once = {.name = "once", .look = look};
+const struct wait_kind wait_kind_once = {.name = "once", .look = look, .from_memory = true};

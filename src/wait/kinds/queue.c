@@ -30,7 +30,7 @@ static bool look(struct wait_look *l, struct wait *ret)
 		return false;
 	f.fd = (int)l->args[0];
 	f.out = !receives;
-	ret->timeout_ns = wait_left_until(CLOCK_REALTIME, wait_timespec(l, l->args[4]));
+	ret->timeout_ns = wait_left_until(l, CLOCK_REALTIME, wait_timespec(l, l->args[4]));
 	if (open_file_read(l->process->reader, f.fd, &f.file, f.link, sizeof(f.link)))
 		return false;
 	open_file_identity(l->process->reader, f.fd, &f.identity);

@@ -77,4 +77,4 @@ static bool look(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_rust = {.name = "rust", .look = look};
+const struct wait_kind wait_kind_rust = {.name = "rust", .look = look, .from_memory = true};

@@ -91,4 +91,4 @@ static bool look(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_rwlock = {.name = "rwlock", .look = look};
+const struct wait_kind wait_kind_rwlock = {.name = "rwlock", .look = look, .from_memory = true};

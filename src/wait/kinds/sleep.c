@@ -17,7 +17,7 @@ static bool look_sleep(struct wait_look *l, struct wait *ret)
 	} else if (l->call == SYS_clock_nanosleep) {
 		ns = wait_timespec(l, l->args[2]);
 		ret->timeout_ns = l->args[1] & TIMER_ABSTIME
-			? wait_left_until((int)l->args[0], ns)
+			? wait_left_until(l, (int)l->args[0], ns)
 			: wait_left(l, ns);
 	} else {
 		return false;
@@ -27,7 +27,7 @@ static bool look_sleep(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_sleep = {.name = "sleep", .look = look_sleep};
+const struct wait_kind wait_kind_sleep = {.name = "sleep", .look = look_sleep, .from_memory = true};
 
 static bool look_signal(struct wait_look *l, struct wait *ret)
 {
@@ -50,4 +50,4 @@ static bool look_signal(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_signal = {.name = "signal", .look = look_signal};
+const struct wait_kind wait_kind_signal = {.name = "signal", .look = look_signal, .from_memory = true};

@@ -29,4 +29,4 @@ static bool look(struct wait_look *l, struct wait *ret)
 	return true;
 }
 
-const struct wait_kind wait_kind_stdio = {.name = "stdio_lock", .look = look};
+const struct wait_kind wait_kind_stdio = {.name = "stdio_lock", .look = look, .from_memory = true};
