@@ -484,6 +484,7 @@ size_t guards_holders(struct guards *g, struct snapshot_process *p, uint64_t add
 {
 	size_t count = 0;
 
+	snapshot_stacks(g->snapshot, p); /* much less than one after the other */
 	vec_each(&p->threads, t) {
 		if (count == limit)
 			break;
@@ -595,7 +596,7 @@ size_t guards_candidates(struct guards *g, struct snapshot_thread *waiter, uint6
 	uint64_t function;
 	size_t count = 0;
 
-	snapshot_stack(g->snapshot, waiter);
+	snapshot_stacks(g->snapshot, waiter->process);
 	if (wait_lock_name(g, waiter, address, &name) && *name.type)
 		count = candidates(g, waiter, name.type, 0, waiters, waiter_count, ret, limit);
 	if (count)

@@ -15,6 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* More than any thread's stack has in use. */
+#define MOST_STACK_BYTES (64u << 20)
+
 static bool begins(const char *text, const char *with)
 {
 	return !strncmp(text, with, strlen(with));
@@ -71,24 +74,51 @@ static bool in_segments(struct elf_file *file, uint64_t address)
 	return false;
 }
 
-static bool find_global(
-	struct guards *g, struct snapshot_process *p, uint64_t address, struct wait_lock_name *ret)
+/* True: the address is the file's, and *ret_found says whether it has a name. */
+static bool is_of(struct guard_module *m, uint64_t bias, uint64_t address, struct wait_lock_name *ret,
+	bool *ret_found)
 {
-	const struct guard_process *known = guards_process(g, p);
 	struct variable_global global;
 
+	if (!in_segments(m->file, address - bias))
+		return false;
+	*ret_found = variables_global_at(m->variables, address - bias, &global);
+	if (*ret_found)
+		name_global(m, &global, ret);
+	return true;
+}
+
+/* Whether a file is mapped there, or right before it: what begins as zeros has no bytes in the file. */
+static bool is_beside_file(struct snapshot_process *p, uint64_t address)
+{
+	const struct snapshot_mapping *m = snapshot_mapping(p, address);
+	const struct snapshot_mapping *before = m && !*m->path ? snapshot_mapping(p, m->start - 1) : NULL;
+
+	return (m && *m->path == '/') || (before && *before->path == '/');
+}
+
+/* Mostly the waiter's own code uses it; all other stacks of the process are read only when there is need. */
+static bool find_global(struct guards *g, struct snapshot_thread *waiter, uint64_t address,
+	struct wait_lock_name *ret)
+{
+	const struct guard_process *known;
+	bool found = false;
+
+	if (!is_beside_file(waiter->process, address))
+		return false;
+	for (size_t i = 0; i < waiter->frame_count && i < GUARDS_MOST_FRAMES; i++) {
+		const struct guard_code *code = guards_code(g, waiter, i);
+		uint64_t bias = waiter->frames[i].at.pc - waiter->frames[i].at.vaddr;
+
+		if (code && code->module && is_of(code->module, bias, address, ret, &found))
+			return found;
+	}
+	known = guards_process(g, waiter->process);
 	if (!known)
 		return false;
-	vec_each(&known->places, place) {
-		uint64_t at = address - place->bias;
-
-		if (!in_segments(place->module->file, at))
-			continue;
-		if (!variables_global_at(place->module->variables, at, &global))
-			return false;
-		name_global(place->module, &global, ret);
-		return true;
-	}
+	vec_each(&known->places, place)
+		if (is_of(place->module, place->bias, address, ret, &found))
+			return found;
 	return false;
 }
 
@@ -222,22 +252,39 @@ static bool look_at_thread(struct name_search *s, struct snapshot_thread *t)
 	return count && look_at_frames(s, t, 0, count);
 }
 
+/* The thread on whose stack the address is, if it is on any: stacks begin below, and nearest is the own one. */
+static struct snapshot_thread *owner_of_stack(struct snapshot_process *p, uint64_t address)
+{
+	struct snapshot_thread *best = NULL;
+
+	vec_each(&p->threads, it) {
+		uint64_t sp = (*it)->look.wait.sp;
+
+		if ((*it)->look.wait.blocked && sp && sp <= address && address - sp < MOST_STACK_BYTES &&
+			(!best || sp > best->look.wait.sp))
+			best = *it;
+	}
+	return best;
+}
+
 /* The frame whose part of the stack the lock is in. */
 static bool look_at_owner_of_stack(struct name_search *s, struct snapshot_process *p)
 {
-	vec_each(&p->threads, it) {
-		struct snapshot_thread *t = *it;
-		uint64_t below = t->look.wait.sp;
+	struct snapshot_thread *t = owner_of_stack(p, s->address);
+	uint64_t below;
 
-		for (size_t i = 0; i < t->frame_count && i < GUARDS_MOST_FRAMES; i++) {
-			uint64_t cfa = t->frames[i].at.cfa;
+	if (!t)
+		return false;
+	snapshot_stack(s->g->snapshot, t);
+	below = t->look.wait.sp;
+	for (size_t i = 0; i < t->frame_count && i < GUARDS_MOST_FRAMES; i++) {
+		uint64_t cfa = t->frames[i].at.cfa;
 
-			if (cfa <= below)
-				break;
-			if (s->address >= below && s->address < cfa)
-				return look_at_frames(s, t, i, i + 1);
-			below = cfa;
-		}
+		if (cfa <= below)
+			return false;
+		if (s->address >= below && s->address < cfa)
+			return look_at_frames(s, t, i, i + 1);
+		below = cfa;
 	}
 	return false;
 }
@@ -268,7 +315,7 @@ bool wait_lock_name(struct guards *g, struct snapshot_thread *waiter, uint64_t a
 	struct wait_lock_name known = {0};
 
 	snapshot_stack(g->snapshot, waiter);
-	if (find_global(g, waiter->process, address, &known) ||
+	if (find_global(g, waiter, address, &known) ||
 		look_in_variables(g, waiter, address, &known)) {
 		*ret = known;
 		return true;
