@@ -29,7 +29,8 @@ static struct raw_stack copy_stack(struct snapshot *s, const struct thread_look 
 		? 0
 		: source_read_some(s->source, look->tid, look->wait.sp, s->bytes, SNAPSHOT_STACK_BYTES);
 
-	if (got >= sizeof(uint64_t)) {
+	/* Of a core that is cut off, the pc is better than nothing. */
+	if (got >= sizeof(uint64_t) || (s->core && !look->compat)) {
 		raw.has_regs = true;
 		raw.dump = (struct unwind_dump){look->wait.sp, s->bytes, got};
 	}
