@@ -56,8 +56,8 @@ void stack_line_words(
 	else if (line->module && function)
 		snprintf(where, sizeof(where), "%.140s", line->module);
 	if (!function) {
-		snprintf(number, sizeof(number), "%.140s+0x%" PRIx64, line->module ? line->module : "",
-			line->address);
+		snprintf(number, sizeof(number), "%.140s%s0x%" PRIx64, line->module ? line->module : "",
+			line->module ? "+" : "", line->address);
 		function = number;
 	}
 	room = columns ? columns - 2 : 0;

@@ -174,6 +174,14 @@ def a_bad_pointer():
 
 
 @test
+def a_call_of_nothing():
+    path, pid = kernel_core("null")
+    thread = by_tid(stacks("--core", path))[pid]
+    check(thread["stack"][1:4] == ["call_it", "fail", "main"] and thread["whole"], thread["stack"])
+    check(" at 0x0: " in core_text("--core", path), core_text("--core", path))
+
+
+@test
 def who_waits_behind_the_dead():
     path, pid = kernel_core("abort")
     got = Why("--core=" + path)

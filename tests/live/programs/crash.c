@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * crash segv|abort|hang: the first thread holds a lock that another one waits for, and then dies by a bad pointer or
- * by abort(), or waits itself for a signal to kill it.
+ * crash segv|null|abort|hang: the first thread holds a lock that another one waits for, and then dies by a bad pointer, a
+ * call of nothing or abort(), or waits itself for a signal to kill it.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -33,10 +33,20 @@ static NOINLINE void crash_here(volatile int *p)
 	NOT_A_TAIL_CALL;
 }
 
+static void (*volatile nothing)(void);
+
+static NOINLINE void call_it(void (*f)(void))
+{
+	f();
+	NOT_A_TAIL_CALL;
+}
+
 static NOINLINE void fail(const char *how)
 {
 	if (!strcmp(how, "segv"))
 		crash_here((volatile int *)0x10);
+	else if (!strcmp(how, "null"))
+		call_it(nothing);
 	else if (!strcmp(how, "abort"))
 		abort();
 	pause();
