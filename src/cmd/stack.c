@@ -95,6 +95,7 @@ static void read_stacks(struct snapshot *s, struct snapshot_process *p, const st
 {
 	if (threads->len == p->threads.len) {
 		snapshot_stacks(s, p);
+		snapshot_running(s, p);
 		return;
 	}
 	vec_each(threads, t)

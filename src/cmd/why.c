@@ -78,7 +78,7 @@ static int run(const struct why_args *args, pid_t pid, const struct snapshot_opt
 int cmd_why(int argc, char **argv)
 {
 	struct why_args args = {0};
-	struct snapshot_options options = {0};
+	struct snapshot_options options = {.plain_runtime = true};
 	struct options_rest rest;
 	pid_t pid;
 	int status = options_parse(&why_usage, argc, argv, &args, &rest);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "sample/runtime_library.h"
 #include "symbol/symbol.h"
 #include "unwind/table.h"
 
@@ -25,6 +26,7 @@ static int open_elf(const struct module *m, const struct naming_options *options
 	struct symbol_elf_options elf = {
 		.root = root,
 		.debuginfod = options->debuginfod,
+		.no_inlines = options->plain_runtime && runtime_library(m->path),
 	};
 
 	return symbol_source_elf(m->file, &elf, ret, NULL);

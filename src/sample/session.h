@@ -197,6 +197,7 @@ void session_stats(const struct session *s, struct session_stats *ret);
  * NULL) is told how far it is. */
 struct naming_options {
 	bool debuginfod;
+	bool plain_runtime; /* runtime_library()s by their symbols alone: no lines and no inlined functions */
 	void (*progress)(void *ctx, size_t done, size_t all);
 	void *ctx;
 };

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "os/cgroup.h"
+#include "sample/runtime_library.h"
 #include "sample/snapshot/core.h"
 #include "wait/locks.h"
 
@@ -16,15 +17,6 @@ static bool starts_with_any(const char *text, const char *const *prefixes)
 		if (!strncmp(text, *prefixes, strlen(*prefixes)))
 			return true;
 	return false;
-}
-
-/* What every program has, and nobody looks for his mistake in. */
-static bool is_runtime_module(const struct live_name *name)
-{
-	static const char *const modules[] = {"libc.so", "libc-", "libpthread", "ld-linux", "ld-musl",
-		"libstdc++", "libc++", "libgcc_s", "[vdso]", NULL};
-
-	return name->module && starts_with_any(name->module, modules);
 }
 
 static bool is_runtime_function(const char *function)
@@ -42,7 +34,7 @@ static size_t own_level(const struct live_name *name)
 {
 	size_t level = 0;
 
-	if (is_runtime_module(name))
+	if ((name->module && runtime_library(name->module)))
 		return name->answer.count;
 	while (level < name->answer.count && is_runtime_function(name->answer.levels[level].name))
 		level++;
@@ -54,7 +46,7 @@ static bool is_own(struct snapshot *s, const struct snapshot_thread *t, size_t f
 	struct live_name name = snapshot_name(s, t->frames[frame].id);
 
 	*ret_level = own_level(&name);
-	return *ret_level < name.answer.count || (!name.answer.count && !is_runtime_module(&name));
+	return *ret_level < name.answer.count || (!name.answer.count && !(name.module && runtime_library(name.module)));
 }
 
 /* Functions of the C library that are below all others. */

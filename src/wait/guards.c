@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sample/runtime_library.h"
+
 int guards_new(struct snapshot *s, struct guards **ret, struct err *err)
 {
 	struct guards *g = calloc(1, sizeof(*g));
@@ -195,19 +197,6 @@ static void find_guards(
 	}
 }
 
-static bool is_system_library(const struct elf_file *file)
-{
-	static const char *const names[] = {"libc.", "libc-", "libpthread", "libstdc++", "libc++",
-		"libgcc_s", "ld-linux", "ld-musl", "[vdso]", NULL};
-
-	const char *module = last_component(elf_file_name(file));
-
-	for (const char *const *name = names; *name; name++)
-		if (!strncmp(module, *name, strlen(*name)))
-			return true;
-	return false;
-}
-
 struct guard_code *guards_code(struct guards *g, const struct snapshot_thread *t, size_t frame)
 {
 	const struct snapshot_frame *f = &t->frames[frame];
@@ -225,7 +214,7 @@ struct guard_code *guards_code(struct guards *g, const struct snapshot_thread *t
 	}
 	file = snapshot_frame_file(g->snapshot, f->id);
 	code->address = f->at.vaddr - f->at.is_return;
-	code->system = !file || is_system_library(file);
+	code->system = !file || runtime_library(elf_file_name(file));
 	code->module = file ? module_of(g, t->process, file, code->system) : NULL;
 	if (code->module && !code->system)
 		find_guards(g, code, f);

@@ -10,7 +10,7 @@ from waits import *
 
 
 def hang(scenario, build="gcc-O2"):
-    return start([program("hang", build), scenario])
+    return start([program("hang", build), scenario, work("lock")])
 
 
 def one_holder(scenario, kind="mutex", grade="proven", build="gcc-O2"):
@@ -185,6 +185,31 @@ def the_first_thread_has_ended():
     child = hang("zombie-leader")
     got = why_until(child.pid, "lock_holder").check("lock_holder", root="holder")
     check(got.threads[child.pid]["state"] == "Z", "%s" % got.threads[child.pid])
+
+
+@test
+def a_chain_through_three_processes():
+    """A mutex, a pipe, a lock on a file, and at the end of it somebody who is stopped."""
+    child = hang("chain")
+    got = why_until(child.pid, "stopped").check("stopped", root="backup", focus=child.pid)
+    check(got.chain() == ["hang", "holder", "writer", "backup"], "%s" % got.chain())
+    kinds = [got.threads[tid]["wait"]["kind"] for tid in got.verdict["chain"]]
+    check(kinds == ["mutex", "pipe", "flock", "stopped"], "%s" % kinds)
+
+
+@test
+def a_lock_tried_for_again_and_again():
+    child = hang("poll-lock")
+    got = why_until(child.pid, "peer_process").check("peer_process", root="holder", grade="inferred")
+    check(work("lock") in got.sentence, got.sentence)
+
+
+@test
+def a_shell_that_waits_for_a_full_pipe():
+    """The shell waits for both, and both wait for the reader."""
+    shell = start(["sh", "-c", "yes | sleep 1000; true"], ready=False)
+    got = why_until(shell.pid, "peer_process").check("peer_process", root="sleep", grade="inferred")
+    check(got.chain() == ["sh", "yes", "sleep"], "%s" % got.chain())
 
 
 @test

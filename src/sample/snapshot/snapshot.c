@@ -38,7 +38,8 @@ static int open_source(struct snapshot *s, struct err *err)
 
 int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, struct err *err)
 {
-	struct naming_options naming = {.debuginfod = options->debuginfod};
+	struct naming_options naming = {
+		.debuginfod = options->debuginfod, .plain_runtime = options->plain_runtime};
 	struct snapshot *s = calloc(1, sizeof(*s));
 	int rc;
 
@@ -164,6 +165,15 @@ void snapshot_take_look(struct snapshot_thread *t, const struct thread_look *loo
 		t->faith = strchr("SD", look->wait.state) ? SNAPSHOT_MOVED : SNAPSHOT_SAMPLED;
 }
 
+void snapshot_take_registers(struct snapshot_thread *t, const struct thread_look *by_bpf)
+{
+	t->look.regs = by_bpf->regs;
+	t->look.kernel_lock = by_bpf->kernel_lock;
+	t->look.kernel_holder = by_bpf->kernel_holder;
+	t->look.kernel_holder_pid = by_bpf->kernel_holder_pid;
+	t->look.kernel_holder_sure = by_bpf->kernel_holder_sure;
+}
+
 static int add_thread(struct snapshot_process *p, const struct thread_look *look)
 {
 	struct snapshot_thread *t = calloc(1, sizeof(*t));
@@ -175,6 +185,23 @@ static int add_thread(struct snapshot_process *p, const struct thread_look *look
 	t->process = p;
 	snapshot_take_look(t, look);
 	return 0;
+}
+
+/* Who holds a lock in the kernel only BPF tells. */
+static void find_kernel_holders(struct snapshot *s, struct snapshot_process *p)
+{
+	bool any = false;
+
+	vec_each(&p->threads, t)
+		any |= (*t)->look.wait.state == 'D';
+	if (!any || s->options.method != SNAPSHOT_AUTO || snapshot_look_bpf(s, p->pid, 0, NULL))
+		return;
+	vec_each(&p->threads, t) {
+		const struct thread_look *now = snapshot_looked(s, (*t)->look.tid);
+
+		if ((*t)->look.wait.state == 'D' && now && look_same(&(*t)->look, now))
+			snapshot_take_registers(*t, now);
+	}
 }
 
 static int look_at_process(struct snapshot *s, struct snapshot_process *p, struct err *err)
@@ -193,6 +220,8 @@ static int look_at_process(struct snapshot *s, struct snapshot_process *p, struc
 	vec_each(&s->looks, l)
 		if (!rc && add_thread(p, l))
 			rc = err_nomem(err);
+	if (!rc && !p->refused)
+		find_kernel_holders(s, p);
 	return rc;
 }
 

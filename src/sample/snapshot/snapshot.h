@@ -37,6 +37,7 @@ struct snapshot_options {
 	bool debuginfod;
 	const char *core;    /* a core file, which is looked at instead of the live system; NULL */
 	const char *root;    /* of files, for that; NULL: our own */
+	bool plain_runtime;  /* as in struct naming_options: much faster */
 };
 
 /* How far what was read of a thread is of one moment. */
@@ -60,7 +61,7 @@ struct snapshot_thread {
 	struct off_cpu_reason reason;
 	enum snapshot_faith faith;
 	bool stack_read;         /* snapshot_stack() was here */
-	bool again;              /* its own: the stack is to be tried again */
+	bool again, running_tried; /* its own: the stack is to be tried again; it was sampled */
 	bool has_stack;
 	enum unwind_end end;     /* of the stack: UNWIND_ROOT where it is whole */
 	struct snapshot_frame *frames; /* leaf first */
@@ -120,12 +121,15 @@ struct snapshot_thread *snapshot_thread(const struct snapshot_process *p, pid_t 
 /* The same by the id that the process itself knows the thread by, in its own pid namespace. */
 struct snapshot_thread *snapshot_thread_inside(const struct snapshot_process *p, pid_t inner);
 
-/* Reads and walks the stack of one thread, or of all, where that was not done yet. */
+/* Reads and walks the stack of one thread, or of all that sleep, where that was not done yet. */
 void snapshot_stack(struct snapshot *s, struct snapshot_thread *t);
 void snapshot_stacks(struct snapshot *s, struct snapshot_process *p);
 
 /* The stack that a thread has now and then while it runs, by perf within RUNNING_DEADLINE_NS. */
 void snapshot_running_stack(struct snapshot *s, struct snapshot_thread *t);
+
+/* Samples those that run, which takes 20 ms (running.h). */
+void snapshot_running(struct snapshot *s, struct snapshot_process *p);
 
 /* Registers of the thread's frames, as far as they are known, into regs[0 .. limit): the stack is walked
  * again. How many; 0 where there is no stack, or it is not what it was. */

@@ -45,4 +45,7 @@ const struct thread_look *snapshot_looked(const struct snapshot *s, pid_t tid);
 /* What the thread is from now on. */
 void snapshot_take_look(struct snapshot_thread *t, const struct thread_look *look);
 
+/* What BPF knows beyond /proc, of a thread that has not moved between the two looks. */
+void snapshot_take_registers(struct snapshot_thread *t, const struct thread_look *by_bpf);
+
 #endif

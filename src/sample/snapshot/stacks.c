@@ -161,9 +161,7 @@ static bool walk_with(struct snapshot *s, struct snapshot_thread *t, const struc
 {
 	if (!now || !look_same(&t->look, now))
 		return false;
-	t->look.regs = now->regs;
-	t->look.kernel_lock = now->kernel_lock;
-	t->look.kernel_holder = now->kernel_holder;
+	snapshot_take_registers(t, now);
 	walk_sleeper(s, t);
 	return true;
 }
@@ -232,10 +230,13 @@ static void sample(struct snapshot *s, struct snapshot_process *p, struct snapsh
 	struct running_samples samples = {0};
 	size_t count = 0;
 
-	vec_each(&p->threads, t)
-		if ((!only || *t == only) && (*t)->faith == SNAPSHOT_SAMPLED &&
-			(*t)->look.wait.state == 'R' && count < RUNNING_MOST_THREADS)
-			threads[count++] = (struct running_thread){p->pid, (*t)->look.tid};
+	vec_each(&p->threads, t) {
+		if ((only && *t != only) || (*t)->faith != SNAPSHOT_SAMPLED || (*t)->running_tried ||
+			(*t)->look.wait.state != 'R' || count == RUNNING_MOST_THREADS)
+			continue;
+		(*t)->running_tried = true;
+		threads[count++] = (struct running_thread){p->pid, (*t)->look.tid};
+	}
 	if (!count || p->refused)
 		return;
 	running_sample(threads, count, &options, &samples, &s->running, NULL);
@@ -258,11 +259,12 @@ void snapshot_running_stack(struct snapshot *s, struct snapshot_thread *t)
 
 void snapshot_stack(struct snapshot *s, struct snapshot_thread *t)
 {
-	if (t->stack_read)
-		return;
-	stack_of_one(s, t);
-	complete(s, t->process, t);
-	sample_running(s, t->process, t);
+	if (!t->stack_read) {
+		stack_of_one(s, t);
+		complete(s, t->process, t);
+	}
+	if (t->faith == SNAPSHOT_SAMPLED && !t->running_tried)
+		sample_running(s, t->process, t);
 }
 
 void snapshot_stacks(struct snapshot *s, struct snapshot_process *p)
@@ -272,6 +274,10 @@ void snapshot_stacks(struct snapshot *s, struct snapshot_process *p)
 	p->stacks_read = true;
 	stack_of_all(s, p);
 	complete(s, p, NULL);
+}
+
+void snapshot_running(struct snapshot *s, struct snapshot_process *p)
+{
 	sample_running(s, p, NULL);
 }
 

@@ -4,6 +4,7 @@
  * thread is the one that hangs, if any. Prints "ready" when everybody is on the way to where it stays.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -482,6 +484,90 @@ static void zombie_leader(void)
 	pthread_exit(NULL);
 }
 
+/* The first thread waits for a mutex; its holder reads from a pipe that a second process is to write to; that one
+ * waits for a lock on a file (the second argument), and the third, which has it, is stopped. */
+static int long_pipe[2];
+static const char *locked_file;
+
+static void *reads_pipe(void *arg)
+{
+	char byte;
+
+	call_me("holder");
+	pthread_mutex_lock(&locks[0]);
+	taken++;
+	if (read(long_pipe[0], &byte, 1) < 0)
+		abort();
+	return arg;
+}
+
+static void lock_and_stop(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	call_me("backup");
+	close(long_pipe[0]);
+	close(long_pipe[1]);
+	flock(open(locked_file, O_RDWR | O_CREAT, 0600), LOCK_EX);
+	raise(SIGSTOP);
+}
+
+static void want_file_then_write(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	call_me("writer");
+	close(long_pipe[0]);
+	flock(open(locked_file, O_RDWR), LOCK_EX);
+	if (write(long_pipe[1], "x", 1) < 0)
+		abort();
+}
+
+static void long_chain(void)
+{
+	pid_t backup;
+
+	if (pipe(long_pipe))
+		abort();
+	backup = fork();
+	if (!backup) {
+		lock_and_stop();
+		_exit(0);
+	}
+	waitpid(backup, NULL, WUNTRACED);
+	if (!fork()) {
+		want_file_then_write();
+		_exit(0);
+	}
+	close(long_pipe[1]);
+	start(reads_pipe, NULL);
+	wait_until_taken(1);
+	ready();
+	want_lock(&locks[0]);
+}
+
+/* Sleeps until a lock on a file can be had, which it tries for again and again. */
+static void poll_for_lock(void)
+{
+	struct flock whole = {.l_type = F_WRLCK};
+	int file = open(locked_file, O_RDWR | O_CREAT, 0600), pipes[2];
+	char byte;
+
+	if (pipe(pipes))
+		abort();
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		call_me("holder");
+		fcntl(file, F_SETLK, &whole);
+		if (write(pipes[1], "x", 1) != 1)
+			abort();
+		stay();
+	}
+	if (read(pipes[0], &byte, 1) != 1)
+		abort();
+	ready();
+	while (fcntl(file, F_SETLK, &whole))
+		usleep(20000);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -494,11 +580,12 @@ static const struct {
 	{"rwlock-write", rwlock_write}, {"join", join}, {"once", once_only}, {"stdio", stdio_lock},
 	{"pool", pool}, {"pool-and-mutex", pool_and_mutex}, {"semaphore", semaphore_wait},
 	{"barrier", barrier_wait}, {"busy", busy}, {"sleeping", sleeping}, {"spinning", spinning},
-	{"zombie-leader", zombie_leader},
+	{"zombie-leader", zombie_leader}, {"chain", long_chain}, {"poll-lock", poll_for_lock},
 };
 
 int main(int argc, char **argv)
 {
+	locked_file = argc > 2 ? argv[2] : "hang.lock";
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
 		if (argc > 1 && !strcmp(argv[1], scenarios[i].name)) {
 			scenarios[i].run();
