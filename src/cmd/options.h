@@ -100,7 +100,7 @@ struct options_usage {
 	const char *arguments;             /* "[FILE]", "IN OUT", "[-- CMD ARGS...]"; "" for none */
 	const char *about;                 /* one paragraph, wrapped to the terminal */
 	const struct option_spec *options; /* ended by OPTIONS_END */
-	struct options_example examples[3]; /* at least two */
+	struct options_example examples[5]; /* at least two */
 	size_t max_arguments; /* more of them is a usage error */
 	const char *stray;    /* what to say when there are more; may be NULL */
 	bool takes_command;   /* what follows `--` is a command line, not arguments */

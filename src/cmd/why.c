@@ -4,14 +4,17 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/term.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/why_over_time.h"
 #include "view/why.h"
+#include "view/why_time.h"
 
 struct why_args {
 	bool all, json, dot;
-	uint64_t chain_of;
+	uint64_t chain_of, duration_ns;
 	const char *output;
 	struct target_options target;
 };
@@ -20,6 +23,8 @@ static const struct option_spec why_options[] = {
 	OPTION_FLAG('a', "all", struct why_args, all, "every thread and every edge"),
 	OPTION_NUMBER(0, "chain-of", struct why_args, chain_of, "TID", 1, INT32_MAX,
 		"explain this thread, instead of the most interesting one"),
+	OPTION_DURATION('d', "duration", struct why_args, duration_ns, "TIME", NS_PER_MS * 100, NS_PER_S * 86400,
+		"slow, not hung: watch for that long, and tell what the time of each thread went to"),
 	OPTION_FLAG(0, "json", struct why_args, json, "for scripts (docs/JSON.md)"),
 	OPTION_FLAG(0, "dot", struct why_args, dot, "the wait graph for Graphviz"),
 	OPTION_STRING('o', "output", struct why_args, output, "FILE", "write there instead of stdout"),
@@ -36,6 +41,7 @@ static const struct options_usage why_usage = {
 	.options = why_options,
 	.examples = {
 		{"A program hangs: why?", "sonde why 1234"},
+		{"It is slow: what is its time lost to?", "sonde why -d 5 1234"},
 		{"The whole graph as a picture", "sonde why --dot --all 1234 | dot -Tsvg > waits.svg"},
 		{"What a core tells of it", "sonde why --core core.1234"},
 	},
@@ -55,6 +61,38 @@ static int print(const struct why_args *args, const struct wait_answer *a, FILE 
 		fwrite(text.data, 1, text.len, out);
 	buf_release(&text);
 	return rc;
+}
+
+static int print_over_time(const struct why_args *args, const struct over_time *o, FILE *out, struct err *err)
+{
+	struct why_options options = {.term = term_describe(fileno(out)), .all = args->all};
+	struct buf text = {0};
+	int rc = args->json ? view_why_time_json(o, &text, err) : view_why_time(o, &options, &text, err);
+
+	if (!rc)
+		fwrite(text.data, 1, text.len, out);
+	buf_release(&text);
+	return rc;
+}
+
+static int run_over_time(const struct why_args *args, pid_t pid, const struct snapshot_options *snapshot)
+{
+	struct over_options options = {
+		.snapshot = *snapshot, .pid = pid, .focus = (pid_t)args->chain_of};
+	struct over_time *o = NULL;
+	struct err err = {0};
+	FILE *out;
+	int rc = why_over_time(&options, args->duration_ns, &o, &err);
+
+	if (!rc)
+		rc = cmd_open_output(args->output, &out, &err);
+	if (!rc) {
+		rc = print_over_time(args, o, out, &err);
+		if (cmd_close_output("why", out, args->output) && !rc)
+			rc = STATUS_FAILED;
+	}
+	over_time_free(o);
+	return rc < 0 ? cmd_failed("why", &err) : rc;
 }
 
 static int run(const struct why_args *args, pid_t pid, const struct snapshot_options *options)
@@ -87,8 +125,10 @@ int cmd_why(int argc, char **argv)
 		return status;
 	if (args.json && args.dot)
 		return options_complain(&why_usage, "--json or --dot, not both");
+	if (args.duration_ns && (args.dot || args.target.core))
+		return options_complain(&why_usage, "there is no --dot and no --core of a time, only of a moment");
 	status = target_choose(&why_usage, &args.target, &rest, &options, &pid);
 	if (status != OPTIONS_RUN)
 		return status;
-	return run(&args, pid, &options);
+	return args.duration_ns ? run_over_time(&args, pid, &options) : run(&args, pid, &options);
 }

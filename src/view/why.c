@@ -65,22 +65,28 @@ static void wrap(const char *text, size_t columns, struct buf *out)
 	}
 }
 
-static void headline(const struct wait_answer *a, const struct term *t, struct buf *out)
+void why_wrapped(const char *text, enum paint how, const struct term *t, struct buf *out)
 {
-	const struct wait_verdict *v = &a->verdict;
-	struct buf sentence = {0}, clean = {0};
+	struct buf clean = {0};
 
-	wait_sentence(v, &sentence);
-	if (sentence.data)
-		words_text(&clean, sentence.data);
-	paint_on(out, t, colour_of(v));
+	words_text(&clean, text);
+	paint_on(out, t, how);
 	if (clean.data)
 		wrap(clean.data, t->columns, out);
-	paint_off(out, t, colour_of(v));
+	paint_off(out, t, how);
 	buf_char(out, '\n');
-	out->failed |= sentence.failed | clean.failed;
-	buf_release(&sentence);
+	out->failed |= clean.failed;
 	buf_release(&clean);
+}
+
+static void headline(const struct wait_answer *a, const struct term *t, struct buf *out)
+{
+	struct buf sentence = {0};
+
+	wait_sentence(&a->verdict, &sentence);
+	why_wrapped(sentence.data ? sentence.data : "", colour_of(&a->verdict), t, out);
+	out->failed |= sentence.failed;
+	buf_release(&sentence);
 }
 
 static void facts(const struct wait_answer *a, const struct term *t, struct buf *out)

@@ -38,6 +38,9 @@ void stack_json(struct snapshot *s, const struct snapshot_thread *t, struct buf 
 void core_text(const struct core *c, const struct term *t, struct buf *out);
 void core_json(const struct core *c, struct buf *out);
 
+/* A sentence as a paragraph. */
+void why_wrapped(const char *text, enum paint how, const struct term *t, struct buf *out);
+
 /* What a thread is in, in a few words: "asleep in futex", "runs", "stopped". */
 void thread_state_words(const struct snapshot_thread *t, struct buf *out);
 

@@ -72,7 +72,7 @@ static void add_object(const struct wait *w, struct buf *out)
 		buf_printf(out, " (%s)", w->detail);
 }
 
-static void add_trouble(const struct wait *w, struct buf *out)
+void wait_trouble_words(const struct wait *w, struct buf *out)
 {
 	switch (w->trouble) {
 	case WAIT_DEAD_OWNER:
@@ -183,7 +183,7 @@ static void add_end(const struct wait_verdict *v, const struct wait_node *n, str
 	if (waits) {
 		buf_char(out, ' ');
 		add_object(&n->wait, out);
-		add_trouble(&n->wait, out);
+		wait_trouble_words(&n->wait, out);
 		add_candidates(v, n, out);
 		add_time_left(&n->wait, out);
 	}

@@ -53,6 +53,9 @@ void wait_sentence(const struct wait_verdict *v, struct buf *out);
 /* "main", "worker-7[812]", "postgres[4411]": how a thread is called in answers about `about`'s process. */
 void wait_thread_words(const struct wait_node *n, const struct wait_node *about, struct buf *out);
 
+/* What is wrong with the wait itself, ", whose other end nobody holds"; nothing where nothing is. */
+void wait_trouble_words(const struct wait *w, struct buf *out);
+
 /* "41 s", "12 min". */
 void wait_duration_words(uint64_t ns, struct buf *out);
 

@@ -33,7 +33,8 @@ struct snapshot_options {
 	bool stop_running;   /* threads that run are stopped for some microseconds, for their stack */
 	bool no_running;     /* threads that run get no stack, but by snapshot_running_stack() */
 	bool never_stop;     /* not even where perf is refused */
-	bool often;          /* there will be many looks: by BPF from the first, which is cheaper then */
+	bool often;          /* there will be many looks: by BPF from the first, which is cheaper then; what a
+				thread was in stays, also when it has moved before its stack was read */
 	bool debuginfod;
 	const char *core;    /* a core file, which is looked at instead of the live system; NULL */
 	const char *root;    /* of files, for that; NULL: our own */

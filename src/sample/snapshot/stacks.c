@@ -84,6 +84,16 @@ static void forget_stack(struct snapshot_thread *t)
 
 /* ---- exact or not ---- */
 
+/* What a thread was in that has moved is of the past. With many looks it counts all the same: were it left out for
+ * what comes next, short waits would be missing. */
+static bool keep_moved(struct snapshot *s, struct snapshot_thread *t)
+{
+	if (!s->options.often)
+		return false;
+	t->faith = SNAPSHOT_MOVED;
+	return true;
+}
+
 /* Compares threads (`only`, or all) with what was just looked at: one that has moved is as it is now, and
  * its stack is not known. How many have. */
 static size_t recheck(struct snapshot *s, struct snapshot_process *p, const struct snapshot_thread *only)
@@ -104,6 +114,8 @@ static size_t recheck(struct snapshot *s, struct snapshot_process *p, const stru
 			t->faith = SNAPSHOT_MOVED;
 		} else if (!look_same(&t->look, &s->looks.data[at])) {
 			forget_stack(t);
+			if (keep_moved(s, t))
+				continue;
 			snapshot_take_look(t, &s->looks.data[at]);
 			t->again = true;
 			moved++;
