@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A thread of ours runs on the CPU in question for an instant. Where that CPU is busy, it may have to wait for
+ * long; we do not, and leave it to itself.
+ */
 #include "os/sched_clock.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -9,7 +16,8 @@
 
 /* What was seen is good for so long: a CPU does not lose more than a tenth of that to interrupts. */
 #define GOOD_NS NS_PER_S
-/* In all, moving about included. */
+/* For one CPU, and for all in all. */
+#define PATIENCE_NS (5 * NS_PER_MS)
 #define MOST_NS (50 * NS_PER_MS)
 
 void sched_clock_release(struct sched_clock *c)
@@ -17,24 +25,88 @@ void sched_clock_release(struct sched_clock *c)
 	vec_release(&c->cpus);
 }
 
-/* Its clock as of now, while we run there. */
-static int64_t look(int cpu)
+/* Freed by whoever is the last to leave it. */
+struct visit {
+	pthread_mutex_t lock;
+	pthread_cond_t done;
+	int64_t ahead_ns;
+	bool over, left;
+};
+
+static void leave(struct visit *v)
 {
-	cpu_set_t before, there;
+	bool last = v->left;
+
+	v->left = true;
+	pthread_mutex_unlock(&v->lock);
+	if (last)
+		free(v);
+}
+
+/* Its clock as of now: the kernel brings our own time up to date when it puts us on a CPU. */
+static void *be_there(void *arg)
+{
+	struct visit *v = arg;
 	struct usage_sched own = {0};
 	int64_t ahead = INT64_MIN;
 
-	if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof(before), &before))
-		return INT64_MIN;
-	CPU_ZERO(&there);
-	CPU_SET(cpu, &there);
-	if (sched_setaffinity(0, sizeof(there), &there))
-		return INT64_MIN;
-	/* The kernel brings our own time up to date when it puts us on a CPU. */
 	sched_yield();
 	if (!usage_sched(getpid(), gettid(), &own, NULL) && own.last_ns)
 		ahead = (int64_t)(clock_monotonic_ns() - own.last_ns);
-	sched_setaffinity(0, sizeof(before), &before);
+	pthread_mutex_lock(&v->lock);
+	v->ahead_ns = ahead;
+	v->over = true;
+	pthread_cond_signal(&v->done);
+	leave(v);
+	return NULL;
+}
+
+static struct visit *send_visitor(int cpu)
+{
+	struct visit *v = calloc(1, sizeof(*v));
+	pthread_condattr_t clock;
+	pthread_attr_t attr;
+	pthread_t thread;
+	cpu_set_t there;
+	int rc;
+
+	if (!v)
+		return NULL;
+	v->ahead_ns = INT64_MIN;
+	pthread_mutex_init(&v->lock, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&v->done, &clock);
+	CPU_ZERO(&there);
+	CPU_SET(cpu, &there);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, (size_t)64 << 10);
+	rc = pthread_attr_setaffinity_np(&attr, sizeof(there), &there);
+	if (!rc)
+		rc = pthread_create(&thread, &attr, be_there, v);
+	pthread_attr_destroy(&attr);
+	if (!rc)
+		return v;
+	free(v);
+	return NULL;
+}
+
+static int64_t look(int cpu)
+{
+	struct visit *v = cpu >= 0 && cpu < CPU_SETSIZE ? send_visitor(cpu) : NULL;
+	uint64_t end = clock_monotonic_ns() + PATIENCE_NS;
+	struct timespec until = {(time_t)(end / NS_PER_S), (long)(end % NS_PER_S)};
+	int64_t ahead;
+	int rc = 0;
+
+	if (!v)
+		return INT64_MIN;
+	pthread_mutex_lock(&v->lock);
+	while (!v->over && !rc)
+		rc = pthread_cond_timedwait(&v->done, &v->lock, &until);
+	ahead = v->ahead_ns;
+	leave(v);
 	return ahead;
 }
 

@@ -27,9 +27,9 @@ struct sched_clock {
 
 void sched_clock_release(struct sched_clock *c);
 
-/* Time since `at_ns` on the clock of `cpu`. UINT64_MAX: not known, as we may not run there. The thread that
- * calls runs on that CPU for a moment, where that was not done within the last second; where it takes too long,
- * for others are busy, it is not done any more. */
+/* Time since `at_ns` on the clock of `cpu`. UINT64_MAX: not known, as we may not run there, or not at once. A
+ * thread of ours runs on that CPU for a moment, where that was not done within the last second; where that
+ * takes too long, it is left behind, and ends when it has been there. */
 uint64_t sched_clock_ago(struct sched_clock *c, int cpu, uint64_t at_ns);
 
 #endif

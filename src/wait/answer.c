@@ -101,22 +101,50 @@ void wait_describe(struct snapshot *s, struct wait_node *n)
 		WAIT_SAY(n->doing, "%.120s", level->name);
 }
 
-/* Whether the process's cgroup, or one above it, has used up its CPU time. */
+/* Threads that get less than this of the time they could run may be held back. */
+#define HELD_BACK_PERCENT 60u
+#define MOST_CGROUPS 16
+/* Longer than a period of the bandwidth control, which is 100 ms where nobody has changed it. */
+#define THROTTLING_NS (120 * NS_PER_MS)
+
+struct cgroups {
+	char directory[MOST_CGROUPS][512];
+	struct cgroup_throttling seen[MOST_CGROUPS];
+	size_t count;
+};
+
+/* Those that limit the process, from its own upwards. */
+static void find_cgroups(pid_t pid, struct cgroups *ret)
+{
+	char directory[sizeof(ret->directory[0])];
+
+	ret->count = 0;
+	if (!cgroup_cpu_directory(pid, directory, sizeof(directory)))
+		return;
+	do {
+		if (!cgroup_throttling_read(directory, &ret->seen[ret->count]))
+			continue;
+		memcpy(ret->directory[ret->count], directory, sizeof(directory));
+		ret->count++;
+	} while (ret->count < MOST_CGROUPS && cgroup_parent(directory));
+}
+
+/* Whether one of them holds its threads back. */
 static bool is_throttled(pid_t pid)
 {
-	char directory[4096];
-	struct cgroup_throttling before, now;
-	struct timespec pause = {.tv_nsec = 20 * NS_PER_MS};
+	struct timespec pause = {.tv_nsec = THROTTLING_NS};
+	struct cgroup_throttling now;
+	struct cgroups groups;
 
-	if (!cgroup_cpu_directory(pid, directory, sizeof(directory)))
+	find_cgroups(pid, &groups);
+	if (!groups.count)
 		return false;
-	do {
-		if (!cgroup_throttling_read(directory, &before) || !before.periods)
-			continue;
-		nanosleep(&pause, NULL);
-		if (cgroup_throttling_read(directory, &now) && now.periods + now.ns > before.periods)
+	while (nanosleep(&pause, &pause))
+		;
+	for (size_t i = 0; i < groups.count; i++)
+		if (cgroup_throttling_read(groups.directory[i], &now) &&
+			(now.periods != groups.seen[i].periods || now.ns != groups.seen[i].ns))
 			return true;
-	} while (cgroup_parent(directory));
 	return false;
 }
 
@@ -156,7 +184,8 @@ static void examine_root(struct wait_answer *a)
 
 	if (snapshot_core(a->snapshot))
 		return;
-	if (v->kind == VERDICT_STARVED && is_throttled(v->root->thread->process->pid))
+	if ((v->kind == VERDICT_STARVED || wait_runs_below(v->root, HELD_BACK_PERCENT)) &&
+		is_throttled(v->root->thread->process->pid))
 		v->kind = VERDICT_THROTTLED;
 	if (v->kind == VERDICT_RUNNING && v->root->thread->one_place)
 		v->kind = VERDICT_SPINNING;

@@ -138,9 +138,9 @@ static void add_doing(const struct wait_verdict *v, const struct wait_node *n, s
 	const struct thread_look *look = &n->thread->look;
 
 	if (n == v->root && v->kind == VERDICT_STARVED)
-		buf_str(out, "is ready to run and gets no CPU");
+		buf_str(out, "is ready to run and gets next to no CPU time");
 	else if (n == v->root && v->kind == VERDICT_THROTTLED)
-		buf_str(out, "is ready to run, and its cgroup's CPU time is used up");
+		buf_str(out, "is held back by its cgroup, whose CPU time is used up");
 	else if (n == v->root && v->kind == VERDICT_SPINNING)
 		buf_str(out, "runs in circles in one place");
 	else if (look->killed_by)

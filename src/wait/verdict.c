@@ -108,6 +108,9 @@ static struct wait_node *most_interesting(const struct wait_graph *g)
 
 /* ---- where it ends ---- */
 
+/* Whoever is ready all the time between two looks, and gets less of it than this. */
+#define STARVED_PERCENT 10u
+
 static int build_chain(const struct wait_graph *g, struct wait_verdict *v, struct err *err)
 {
 	struct wait_node *n = v->focus;
@@ -139,12 +142,13 @@ closed:
 	return 0;
 }
 
-/* Between two looks it was ready all the time, and got no CPU. */
-static bool is_starved(const struct snapshot_thread *t)
+bool wait_runs_below(const struct wait_node *n, unsigned percent)
 {
+	const struct snapshot_thread *t = n->thread;
+
 	return t->seen_again && t->look.wait.state == 'R' && t->later.wait.state == 'R' &&
-		t->look.ran_ns != LOOK_UNKNOWN && t->later.ran_ns == t->look.ran_ns &&
-		t->later.queued_ns != t->look.queued_ns;
+		t->look.ran_ns != LOOK_UNKNOWN && t->later.ran_ns != LOOK_UNKNOWN &&
+		t->later.ran_ns - t->look.ran_ns < (t->later.at_ns - t->look.at_ns) / 100 * percent;
 }
 
 static enum verdict_kind kind_of_trouble(enum wait_trouble trouble)
@@ -198,7 +202,7 @@ static enum verdict_kind kind_of(const struct wait_verdict *v)
 		return kind_of_trouble(root->wait.trouble);
 	if (root->waits && root->wait.nature == WAIT_STOPPED)
 		return VERDICT_STOPPED;
-	if (is_starved(root->thread))
+	if (wait_runs_below(root, STARVED_PERCENT))
 		return root->thread->look.throttled ? VERDICT_THROTTLED : VERDICT_STARVED;
 	if (root->thread->process != focus->thread->process ||
 		(waits_for_unknown(root) && is_about_others(root)))

@@ -47,6 +47,9 @@ void wait_verdict_release(struct wait_verdict *v);
 #define VERDICT_PASS_NS (100 * 1000000ull)
 bool wait_verdict_is_fresh(const struct wait_verdict *v);
 
+/* Whether a thread was ready to run at both looks, and had a CPU for less than so much of the time. */
+bool wait_runs_below(const struct wait_node *n, unsigned percent);
+
 /* The verdict in one sentence, for a person. */
 void wait_sentence(const struct wait_verdict *v, struct buf *out);
 

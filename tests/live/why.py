@@ -180,6 +180,56 @@ def one_that_spins():
     why_until(child.pid, "spinning").check("spinning", root=child.pid)
 
 
+def limited_cgroup():
+    """A cgroup whose threads get a fifth of a CPU."""
+    for root, limit, words in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "20000"),
+                               ("/sys/fs/cgroup", "cpu.max", "20000 100000")):
+        path = os.path.join(root, "sonde-why-%d" % os.getpid())
+        try:
+            os.mkdir(path)
+            with open(os.path.join(path, limit), "w") as f:
+                f.write(words)
+            return path
+        except OSError:
+            if os.path.isdir(path):
+                os.rmdir(path)
+    skip("no cgroup can be made here that limits CPU time")
+
+
+def end(child):
+    child.kill()
+    child.wait()
+
+
+@test
+def one_that_its_cgroup_holds_back():
+    need_root()
+    group = limited_cgroup()
+    try:
+        child = hang("running")
+        with open(os.path.join(group, "cgroup.procs"), "w") as f:
+            f.write(str(child.pid))
+        got = why_until(child.pid, "throttled")
+        end(child)
+        got.check("throttled", root="holder", focus=child.pid)
+    finally:
+        os.rmdir(group)
+
+
+@test
+def one_that_gets_no_cpu():
+    """A thread of the lowest class, beside one that never lets go of the same CPU."""
+    need_root()
+    need("chrt")
+    need("taskset")
+    cpu = str(min(os.sched_getaffinity(0)))
+    hog = start(["taskset", "-c", cpu, "chrt", "-f", "10", program("hang"), "busy"], ready=False)
+    child = start(["taskset", "-c", cpu, "chrt", "-i", "0", program("hang"), "busy"], ready=False)
+    got = why_until(child.pid, "starved", seconds=20)
+    end(hog)
+    got.check("starved", root=child.pid)
+
+
 @test
 def the_first_thread_has_ended():
     child = hang("zombie-leader")

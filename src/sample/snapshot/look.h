@@ -39,6 +39,7 @@ enum kernel_lock {
 struct thread_look {
 	pid_t pid, tid;
 	char name[PROC_NAME_BYTES];
+	uint64_t at_ns;          /* when it was looked at; the caller of read() fills that in */
 	struct thread_wait wait;
 	struct unwind_regs regs; /* in user code; known for a thread that is blocked, or `queued`, or in a core */
 	bool queued;             /* off the CPU, and could run; false: it is not, or that is not known */

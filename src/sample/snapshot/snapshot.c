@@ -127,8 +127,13 @@ static bool have_bpf(struct snapshot *s)
 
 static int look_by(struct snapshot *s, struct look *look, pid_t pid, pid_t tid, struct err *err)
 {
+	int rc = look->ops->read(look, pid, tid, &s->looks, err);
+	uint64_t now = clock_monotonic_ns();
+
 	*(look == s->bpf ? &s->used_bpf : &s->used_proc) = true;
-	return look->ops->read(look, pid, tid, &s->looks, err);
+	vec_each(&s->looks, l)
+		l->at_ns = now;
+	return rc;
 }
 
 int snapshot_look(struct snapshot *s, pid_t pid, pid_t tid, struct err *err)

@@ -199,14 +199,27 @@ static void complete(struct snapshot *s, struct snapshot_process *p, struct snap
 
 /* ---- threads that run ---- */
 
-/* Code that is run over and over is not longer than this. */
+/* Code that is run over and over without getting on is not longer than this, and of the registers no more
+ * change meanwhile: a counter of tries. */
 #define ONE_PLACE_BYTES 64u
+#define ONE_PLACE_REGISTERS 1
 #define ONE_PLACE_SAMPLES 4u
 
-/* All samples of the thread were within a few instructions of each other. */
+static uint64_t differing(const struct unwind_regs *a, const struct unwind_regs *b)
+{
+	uint64_t bits = 0;
+
+	for (unsigned i = 0; i < UNWIND_MAX_REGS; i++)
+		if (i != SNAPSHOT_REG_PC && a->value[i] != b->value[i])
+			bits |= 1ULL << i;
+	return bits & a->known & b->known;
+}
+
+/* All samples of the thread were within a few instructions of each other, and nothing moved on. */
 static bool is_one_place(const struct running_samples *samples, pid_t tid)
 {
-	uint64_t low = UINT64_MAX, high = 0;
+	const struct unwind_regs *first = NULL;
+	uint64_t low = UINT64_MAX, high = 0, changed = 0;
 	size_t count = 0;
 
 	vec_each(samples, it) {
@@ -216,9 +229,12 @@ static bool is_one_place(const struct running_samples *samples, pid_t tid)
 			continue;
 		low = pc < low ? pc : low;
 		high = pc > high ? pc : high;
+		first = first ? first : &it->stack.regs;
+		changed |= differing(first, &it->stack.regs);
 		count++;
 	}
-	return count >= ONE_PLACE_SAMPLES && high - low < ONE_PLACE_BYTES;
+	return count >= ONE_PLACE_SAMPLES && high - low < ONE_PLACE_BYTES &&
+		__builtin_popcountll(changed) <= ONE_PLACE_REGISTERS;
 }
 
 static void take_samples(struct snapshot *s, struct snapshot_thread *t, const struct running_samples *samples)
