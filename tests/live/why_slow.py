@@ -38,8 +38,8 @@ class Slow:
               % (thread["name"], what, got, percent, self.words))
 
     def root(self, thread):
-        """The cause that took most of its time, and who was mostly to blame."""
-        cause = thread["causes"][0]
+        """What it waited for most, and who was mostly to blame."""
+        cause = [c for c in thread["causes"] if c["class"] == "behind"][0]
         return cause, cause["roots"][0]
 
 
@@ -51,7 +51,7 @@ def behind(scenario, doing):
     check(got.json["focus"] == child.pid, got.words)
     got.near(main, "behind", 60)
     cause, root = got.root(main)
-    check(cause["class"] == "behind" and "lock_a" in cause["name"], got.words)
+    check("lock_a" in cause["name"], got.words)
     check(cause["function"].startswith("want"), got.words)
     check(root["tid"] == got.thread("holder")["tid"], got.words)
     check(root["share"] > 0.7 and doing in root["doing"], got.words)
@@ -168,6 +168,122 @@ def nothing_is_interrupted():
     Slow(child.pid, seconds=2)
     out, _ = child.communicate(timeout=30)
     check(child.returncode == 0, "%s" % out)
+
+
+# ---- --watch ----
+
+def watching(child, condition, *options):
+    """A watch that is armed."""
+    watch = start([SONDE, "why", "--watch", condition, "--json", *options, str(child.pid)],
+                  ready=False, stderr=subprocess.PIPE)
+    line = watch.stderr.readline()
+    check(b"watching process %d" % child.pid in line, "%r" % line)
+    return watch
+
+
+def fires(watch, seconds=20):
+    out, words = watch.communicate(timeout=seconds)
+    check(watch.returncode == 0, "%r" % words)
+    check(b"it has happened" in words, "%r" % words)
+    return json.loads(out)
+
+
+def stays_quiet(watch, seconds):
+    """Nothing for that long, and then Ctrl-C."""
+    try:
+        watch.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        watch.send_signal(signal.SIGINT)
+    out, words = watch.communicate(timeout=20)
+    check(watch.returncode == 1 and out == b"", "%s %r %r" % (watch.returncode, out, words))
+    check(b"interrupted; it did not happen" in words, "%r" % words)
+
+
+def watch_fires(name, scenario, condition, kind, focus, at_least=None):
+    def body():
+        child = slow(scenario)
+        got = fires(watching(child, condition))
+        threads = {t["tid"]: t for t in got["threads"]}
+        words = got["verdict"]["sentence"]
+        check(got["verdict"]["kind"] == kind, words)
+        check(threads[got["verdict"]["focus"]]["name"] in focus, words)
+        check(got["pause_ns"] == 0, "%s" % got["pause_ns"])
+        if at_least:
+            since = threads[got["verdict"]["focus"]]["wait"]["since_ns"]
+            check(since >= at_least * 1e9, "%s after %d ns" % (words, since))
+    body.__name__ = name
+    test(body)
+
+
+watch_fires("a_hang_that_comes_later", "later", "main blocked > 1s", "lock_holder", ["slow"], 1)
+watch_fires("any_thread_beside_an_idle_pool", "later", "any blocked > 1s", "lock_holder", ["slow"], 1)
+watch_fires("a_thread_by_its_name", "deadlock-later", "oth.r blocked > 500ms", "deadlock", ["other"], 0.5)
+watch_fires("a_deadlock_that_comes_later", "deadlock-later", "deadlock", "deadlock", ["slow", "other"])
+watch_fires("idle_threads_have_not_run", "pool", "pool-3 not run > 1s", "idle", ["pool-3"], 1)
+
+
+@test
+def it_hangs_already():
+    child = slow("later")
+    time.sleep(3)
+    begun = time.monotonic()
+    got = fires(watching(child, "main blocked > 1s"))
+    check(got["verdict"]["kind"] == "lock_holder", got["verdict"]["sentence"])
+    check(time.monotonic() - begun < 10, "it took too long")
+
+
+@test
+def an_idle_pool_is_no_alarm():
+    stays_quiet(watching(slow("pool"), "any blocked > 500ms"), 3)
+
+
+@test
+def short_waits_are_no_alarm():
+    stays_quiet(watching(slow("sleeper"), "main blocked > 1s"), 3)
+
+
+@test
+def no_deadlock_is_no_alarm():
+    stays_quiet(watching(slow("later"), "deadlock"), 4)
+
+
+@test
+def watching_costs_almost_nothing():
+    child = slow("pool")
+    watch = watching(child, "any blocked > 2s")
+    time.sleep(5)
+    with open("/proc/%d/stat" % watch.pid) as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    stays_quiet(watch, 0.1)
+    # With what starting and the one question about the pool take.
+    check(used < 0.5, "%.2f s of CPU in 5 s" % used)
+
+
+@test
+def the_process_ends_before_it_happens():
+    watch = watching(slow("end-later"), "main blocked > 5s")
+    out, words = watch.communicate(timeout=20)
+    check(watch.returncode == 1 and out == b"", "%s %r" % (watch.returncode, out))
+    check(b"the process has ended; it did not happen" in words, "%r" % words)
+
+
+@test
+def into_a_file():
+    child = slow("later")
+    watch = watching(child, "main blocked > 500ms", "-o", work("why.json"))
+    check(not watch.communicate(timeout=20)[0] and watch.returncode == 0, "%s" % watch.returncode)
+    with open(work("why.json")) as answer:
+        check(json.load(answer)["verdict"]["kind"] == "lock_holder", "another answer")
+
+
+@test
+def conditions_that_make_no_sense():
+    for condition in ("", "main", "main blocked", "main blocked < 5s", "main blocked > x", "deadlocks",
+                      "[ blocked > 5s", "rss > 5M", "blocked", "main blocked > 5s or so"):
+        expect(sonde("why", "--watch", condition, os.getpid()), 2, "conditions are")
+    expect(sonde("why", "--watch", "999999999 blocked > 5s", os.getpid()), 1, "no thread")
+    expect(sonde("why", "--watch", "deadlock", "-d", "1", os.getpid()), 2, "-d")
 
 
 main()

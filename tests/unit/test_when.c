@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The conditions of --when: what is understood, and when they fire. */
+/* The conditions of --when and --watch: what is understood, and when they fire. */
 #include "test.h"
 
 #include <errno.h>
 
 #include "cmd/record/when.h"
+#include "cmd/watch_for.h"
 
 #define S 1000000000ULL
 #define MS 1000000ULL
@@ -197,8 +198,62 @@ TEST(how_often_to_look)
 	}
 }
 
+TEST(watched_for)
+{
+	static const struct {
+		const char *text;
+		enum watch_kind kind;
+		enum when_who who;
+		uint64_t ns;
+	} cases[] = {
+		{"main blocked > 5s", WATCH_BLOCKED, WHEN_MAIN, 5 * S},
+		{"  MAIN   blocked>300ms ", WATCH_BLOCKED, WHEN_MAIN, 300 * MS},
+		{"any blocked > 10s", WATCH_BLOCKED, WHEN_ANY, 10 * S},
+		{"blocked any > 10s", WATCH_BLOCKED, WHEN_ANY, 10 * S},
+		{"4711 not run > 1s", WATCH_NOT_RUN, WHEN_TID, S},
+		{"main not run > 5", WATCH_NOT_RUN, WHEN_MAIN, 5 * S},
+		{"io-[0-9]+ blocked > 2s", WATCH_BLOCKED, WHEN_NAME, 2 * S},
+		{"/io-[0-9]+/ blocked > 2s", WATCH_BLOCKED, WHEN_NAME, 2 * S},
+		{"is blocked now blocked > 2s", WATCH_BLOCKED, WHEN_NAME, 2 * S},
+		{"mainly not run > 2s", WATCH_NOT_RUN, WHEN_NAME, 2 * S},
+		{"deadlock ", WATCH_DEADLOCK, WHEN_ANY, S},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct watch_for w = {0};
+
+		check(!watch_for_parse(cases[i].text, &w, NULL));
+		check(w.kind == cases[i].kind && w.when.who == cases[i].who);
+		check_u64(w.when.duration_ns, cases[i].ns);
+		if (w.when.who == WHEN_NAME && i < 8) {
+			check(!regexec(&w.when.name, "io-12", 0, NULL, 0));
+			check(regexec(&w.when.name, "io-x", 0, NULL, 0));
+		}
+		watch_for_release(&w);
+	}
+}
+
+TEST(not_watched_for)
+{
+	static const char *const texts[] = {"", " ", "main", "main blocked", "main blocked >", "blocked",
+		" blocked > 5s", "main blocked < 5s", "main blocked > 5x", "main blocked > 1ms",
+		"main notrun > 5s", "deadlock > 5s", "[ blocked > 5s", "rss > 5", "cpu > 90%",
+		"main blocked > 5s and more", "99999999999 blocked > 5s"};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct watch_for w = {0};
+		struct err err = {0};
+
+		if (watch_for_parse(texts[i], &w, &err) != -EINVAL)
+			printf("understood: %s\n", texts[i]);
+		check(err.code == EINVAL);
+		watch_for_release(&w);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(what_is_understood), T(what_is_not), T(cpu_for_a_time),
-		T(not_too_often), T(who_is_blocked), T(how_often_to_look));
+		T(not_too_often), T(who_is_blocked), T(how_often_to_look),
+		T(watched_for), T(not_watched_for));
 }
