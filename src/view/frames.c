@@ -31,6 +31,12 @@ void stack_lines(struct snapshot *s, const struct snapshot_thread *t, const stru
 			.guessed = t->frames[i].at.how == UNWIND_SCAN,
 		};
 
+		/* The frame above was not called but interrupted: this is where the kernel returns from
+		 * a signal handler. */
+		if (i + 1 < t->frame_count && !t->frames[i + 1].at.is_return) {
+			line.function = "[signal]";
+			name.answer.count = 0;
+		}
 		if (!name.answer.count && !each(ctx, &line))
 			return;
 		for (size_t level = i == part->frame ? part->level : 0; level < name.answer.count; level++) {

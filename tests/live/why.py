@@ -44,6 +44,7 @@ hold("a_writer_behind_a_writer", "rwlock-write", "rwlock")
 hold("a_thread_that_is_joined", "join", "join")
 hold("what_is_initialised_once", "once", "once", grade="inferred")
 hold("a_file_of_stdio", "stdio", "stdio_lock")
+hold("the_lock_of_the_loader", "loader")
 
 
 @test
@@ -80,6 +81,13 @@ def a_lock_taken_twice():
     child = hang("self")
     got = why_until(child.pid, "self_deadlock").check("self_deadlock", root=child.pid)
     check(got.json["cycles"] == [[child.pid]], "%s" % got.json["cycles"])
+
+
+@test
+def the_heap_locked_by_what_a_signal_came_upon():
+    child = hang("heap")
+    got = why_until(child.pid, "self_deadlock").check("self_deadlock", root=child.pid, grade="inferred")
+    check("heap" in got.sentence, got.sentence)
 
 
 @test

@@ -39,15 +39,18 @@ static const struct internal_lock *which(struct wait_look *l, int *ret_at)
 	return NULL;
 }
 
-/* Below its own wait the thread may be inside the same functions a second time. */
+/* Behind the frame that a signal came upon: below it the thread may be inside the same functions again. */
+#define INTERRUPTED_FRAMES 6u
+
 static bool is_inside_twice(struct wait_look *l, const struct internal_lock *lock, int at)
 {
-	static const char *const signal_frames[] = {"__restore_rt", "__kernel_rt_sigreturn", NULL};
-	int signal = wait_find_function(l, l->thread, signal_frames, FRAMES);
+	const struct snapshot_thread *t = l->thread;
+	size_t i = (size_t)at + 1;
 
-	if (signal <= at)
-		return false;
-	for (size_t i = (size_t)signal + 1; i < (size_t)signal + 6; i++) {
+	/* One that was not called by the frame above it was interrupted. */
+	while (i < t->frame_count && t->frames[i].at.is_return)
+		i++;
+	for (size_t end = i + INTERRUPTED_FRAMES; i < end && i < t->frame_count; i++) {
 		const char *function = wait_function(l, l->thread, i);
 
 		for (const char *const *name = lock->functions; *name; name++)
@@ -84,6 +87,7 @@ static bool look(struct wait_look *l, struct wait *ret)
 	ret->grade = WAIT_INFERRED;
 	WAIT_SAY(ret->what, "%s", lock->what);
 	futex_object(l, &f, ret);
+	ret->address = 0; /* its name says less than what it is for */
 	if (is_inside_twice(l, lock, at))
 		wait_add_blocker(ret, l->process->pid, l->look->tid, WAIT_INFERRED,
 			"a signal came while it was inside, and the handler came back in");

@@ -8,6 +8,7 @@
 #include "wait/kinds.h"
 
 #include <linux/futex.h>
+#include <string.h>
 
 #define TYPE_RECURSIVE 1
 #define TYPE_ROBUST 16
@@ -43,6 +44,15 @@ static uint32_t owner_of(const struct futex_call *f, const struct glibc_mutex *m
 	return f->pi || m->type & TYPE_ROBUST ? m->lock & FUTEX_TID_MASK : m->owner;
 }
 
+static const char loader_words[] = "a lock of the loader (dlopen, dl_iterate_phdr)";
+
+static bool is_loaders(struct wait_look *l, uint64_t address)
+{
+	const struct snapshot_mapping *m = snapshot_mapping(l->process, address);
+
+	return m && (strstr(m->path, "/ld-linux") || strstr(m->path, "/ld-2."));
+}
+
 /* Bare locks of the C library look alike: that one is a mutex is known by its holder, who lives, or by
  * the function that waits. */
 static bool is_in_mutex_function(struct wait_look *l)
@@ -73,7 +83,7 @@ static bool look(struct wait_look *l, struct wait *ret)
 	if (m.lock & FUTEX_OWNER_DIED && m.type & TYPE_ROBUST)
 		WAIT_SAY(ret->detail, "its last holder ended without unlocking it");
 	ret->nature = WAIT_LOCK;
-	WAIT_SAY(ret->what, "for %s", type_words(&m));
+	WAIT_SAY(ret->what, "for %s", is_loaders(l, f.address) ? loader_words : type_words(&m));
 	futex_object(l, &f, ret);
 	return true;
 }

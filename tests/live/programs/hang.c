@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -568,6 +570,58 @@ static void poll_for_lock(void)
 		usleep(20000);
 }
 
+/* The loader's lock, which is held while somebody looks at what is loaded. */
+static int stay_there(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	taken++;
+	stay();
+	return 0;
+}
+
+static int pass_by(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	return 0;
+}
+
+static void *looks_at_what_is_loaded(void *arg)
+{
+	call_me("holder");
+	dl_iterate_phdr(stay_there, NULL);
+	return arg;
+}
+
+static void loader_lock(void)
+{
+	start(looks_at_what_is_loaded, NULL);
+	wait_until_taken(1);
+	ready();
+	dl_iterate_phdr(pass_by, NULL);
+}
+
+/* A signal comes while the heap is locked, and its handler allocates. */
+static void *volatile heap_sink;
+
+static void use_heap(int signal)
+{
+	for (int i = 0; i < 20; i++) {
+		heap_sink = malloc(3000);
+		free(heap_sink);
+	}
+}
+
+static void heap_in_handler(void)
+{
+	struct itimerval often = {{0, 200}, {0, 200}};
+
+	start(sleeps, NULL); /* alone the heap needs no locks */
+	wait_until_taken(1);
+	signal(SIGALRM, use_heap);
+	setitimer(ITIMER_REAL, &often, NULL);
+	ready();
+	for (;;)
+		use_heap(0);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -580,7 +634,8 @@ static const struct {
 	{"rwlock-write", rwlock_write}, {"join", join}, {"once", once_only}, {"stdio", stdio_lock},
 	{"pool", pool}, {"pool-and-mutex", pool_and_mutex}, {"semaphore", semaphore_wait},
 	{"barrier", barrier_wait}, {"busy", busy}, {"sleeping", sleeping}, {"spinning", spinning},
-	{"zombie-leader", zombie_leader}, {"chain", long_chain}, {"poll-lock", poll_for_lock},
+	{"zombie-leader", zombie_leader}, {"chain", long_chain}, {"loader", loader_lock},
+	{"heap", heap_in_handler}, {"poll-lock", poll_for_lock},
 };
 
 int main(int argc, char **argv)
