@@ -20,6 +20,7 @@ const struct wait_kind *const wait_kinds[] = {
 	&wait_kind_musl,
 	&wait_kind_internal,
 	&wait_kind_rust,
+	&wait_kind_java,
 	&wait_kind_condition,
 	&wait_kind_futex,
 	&wait_kind_kernel_lock,

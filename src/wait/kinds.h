@@ -20,6 +20,7 @@ extern const struct wait_kind wait_kind_once;      /* pthread_once, statics of C
 extern const struct wait_kind wait_kind_musl;      /* musl's mutexes and FILE locks */
 extern const struct wait_kind wait_kind_internal;  /* bare locks of the C library: malloc and others */
 extern const struct wait_kind wait_kind_rust;      /* std::sync */
+extern const struct wait_kind wait_kind_java;      /* HotSpot's monitors */
 extern const struct wait_kind wait_kind_condition; /* condition variables, semaphores, barriers, idle */
 extern const struct wait_kind wait_kind_futex;     /* any other */
 

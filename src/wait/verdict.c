@@ -59,13 +59,30 @@ static const struct wait_node *end_of(const struct wait_graph *g, const struct w
 	return n;
 }
 
+/* It, or one in whose queue it is, wants something that somebody holds, or was made to stop. A thread that only
+ * expects something from a peer may do so all its life. */
+static bool is_about_locks(const struct wait_graph *g, const struct wait_node *n)
+{
+	size_t steps = 0;
+
+	for (const struct wait_edge *e; steps <= g->nodes.len; steps++) {
+		if (n->waits && (n->wait.nature == WAIT_LOCK || n->wait.nature == WAIT_STOPPED || n->cycle))
+			return true;
+		e = wait_next(n);
+		if (!e)
+			break;
+		n = e->to;
+	}
+	return false;
+}
+
 /* How much a thread is worth talking about; 0: not at all. */
 static uint64_t interest(const struct wait_graph *g, const struct wait_node *n)
 {
 	const struct wait_node *end = end_of(g, n);
 	uint64_t weight = end->behind + 1 < 1u << 20 ? end->behind + 1 : 1u << 20;
 
-	if (!is_held_up(n))
+	if (!is_held_up(n) || (!is_first(n) && !is_about_locks(g, n)))
 		return 0;
 	if (end->cycle)
 		weight |= 1ull << 40;
@@ -75,9 +92,16 @@ static uint64_t interest(const struct wait_graph *g, const struct wait_node *n)
 	return weight;
 }
 
+#define BUSY_FRACTION 5u
+
+/* It is on a CPU, or was for a good part of the time between two looks. */
 static bool runs(const struct wait_node *n)
 {
-	return n->thread->look.wait.state == 'R' || n->progresses;
+	const struct snapshot_thread *t = n->thread;
+
+	return t->look.wait.state == 'R' ||
+		(t->seen_again && t->look.ran_ns != LOOK_UNKNOWN && t->later.ran_ns != LOOK_UNKNOWN &&
+			(t->later.ran_ns - t->look.ran_ns) * BUSY_FRACTION > t->later.at_ns - t->look.at_ns);
 }
 
 static struct wait_node *most_interesting(const struct wait_graph *g)
@@ -209,6 +233,9 @@ static enum verdict_kind kind_of(const struct wait_verdict *v)
 		return VERDICT_PEER_PROCESS;
 	if (root != focus || waits_for_unknown(root))
 		return VERDICT_LOCK_HOLDER;
+	/* Nothing is known but that it sleeps. */
+	if (!root->waits && !root->progresses && strchr("SD", root->thread->look.wait.state))
+		return VERDICT_IDLE;
 	return is_idling(root) || (wait_is_idle(root) && !root->progresses) ? VERDICT_IDLE
 									     : VERDICT_RUNNING;
 }

@@ -453,7 +453,9 @@ struct elf_file *snapshot_frame_file(struct snapshot *s, uint32_t frame)
 
 static void compare(struct snapshot_thread *t, const struct thread_look *now)
 {
-	t->moved_since = !now || !look_same(&t->look, now);
+	/* Of one that is not ours to read there is only its count. */
+	t->moved_since = !now ||
+		(t->process->refused ? t->look.switches != now->switches : !look_same(&t->look, now));
 	if (!now)
 		return;
 	t->later = *now;
