@@ -263,6 +263,16 @@ def a_lock_tried_for_again_and_again():
 
 
 @test
+def a_backend_that_waits_for_another():
+    """Titles as PostgreSQL's processes have them."""
+    server = start([program("hang"), "postgres", work("x" * 100)], ready=False)
+    pids = dict(server.stdout.readline().decode().split() for _ in range(2))
+    got = why_until(int(pids["waiter"]), "peer_process")
+    got.check("peer_process", root=int(pids["holder"]), grade="inferred")
+    check("UPDATE waiting" in got.sentence, got.sentence)
+
+
+@test
 def a_shell_that_waits_for_a_full_pipe():
     """The shell waits for both, and both wait for the reader."""
     shell = start(["sh", "-c", "yes | sleep 1000; true"], ready=False)

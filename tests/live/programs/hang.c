@@ -622,6 +622,41 @@ static void heap_in_handler(void)
 		use_heap(0);
 }
 
+/* As PostgreSQL's processes look: a server, and backends that say in their titles what they do. The last argument
+ * is long enough to be overwritten by any of these. */
+static char *title_room;
+static size_t title_bytes;
+
+static NOINLINE void ProcSleep(void)
+{
+	stay();
+	NOT_A_TAIL_CALL;
+}
+
+static pid_t backend(const char *title, void (*body)(void))
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	call_me("postgres");
+	memset(title_room, 0, title_bytes);
+	memcpy(title_room, title, strlen(title));
+	body();
+	_exit(0);
+}
+
+static void postgres(void)
+{
+	backend("postgres: checkpointer ", stay);
+	backend("postgres: me db [local] idle", stay);
+	printf("holder %d\n", (int)backend("postgres: me db [local] idle in transaction", stay));
+	printf("waiter %d\n", (int)backend("postgres: me db [local] UPDATE waiting", ProcSleep));
+	fflush(stdout);
+	stay();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -635,11 +670,13 @@ static const struct {
 	{"pool", pool}, {"pool-and-mutex", pool_and_mutex}, {"semaphore", semaphore_wait},
 	{"barrier", barrier_wait}, {"busy", busy}, {"sleeping", sleeping}, {"spinning", spinning},
 	{"zombie-leader", zombie_leader}, {"chain", long_chain}, {"loader", loader_lock},
-	{"heap", heap_in_handler}, {"poll-lock", poll_for_lock},
+	{"heap", heap_in_handler}, {"postgres", postgres}, {"poll-lock", poll_for_lock},
 };
 
 int main(int argc, char **argv)
 {
+	title_room = argv[0];
+	title_bytes = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
 	locked_file = argc > 2 ? argv[2] : "hang.lock";
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
 		if (argc > 1 && !strcmp(argv[1], scenarios[i].name)) {
