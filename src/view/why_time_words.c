@@ -2,6 +2,7 @@
 /* Where a thread's time went, in one sentence. */
 #include "view/why_time_priv.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,8 @@ void over_lock_words(const struct over_lock *l, struct buf *out)
 	if (l->nature != WAIT_LOCK)
 		buf_str(out, "waiting ");
 	words_text(out, l->nature == WAIT_LOCK && !strncmp(l->what, "for ", 4) ? l->what + 4 : l->what);
+	if (l->nature == WAIT_LOCK && l->address)
+		buf_printf(out, " at 0x%" PRIx64, l->address);
 }
 
 void over_cause_words(const struct over_time *o, const struct over_cause *c, struct buf *out)

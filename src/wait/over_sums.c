@@ -17,7 +17,7 @@
 #define MOST_LOCKS 1024u
 #define MOST_CAUSES 256u /* of a thread */
 #define MOST_ROOTS 64u   /* of a cause or a lock; others are counted as nobody known */
-#define NAME_TRIES 3u
+#define NAME_TRIES 8u    /* a waiter that has gone on has no stack to tell by */
 
 /* A thread that runs is interrupted for its stack not more often than this. */
 #define SAMPLE_NS (200 * NS_PER_MS)
@@ -231,7 +231,7 @@ static struct wait_node *next_of(const struct over_time *o, const struct wait_no
 	return !e || (e->to == n && !(th && th->slept_on)) ? NULL : e->to;
 }
 
-static int blame_root(struct over_time *o, struct over_cause *c, struct wait_node *n, uint64_t now_ns)
+static int blame_root(struct over_time *o, struct over_cause *c, bool lock, struct wait_node *n, uint64_t now_ns)
 {
 	struct wait_node *root = n, *next;
 	struct buf trouble = {0};
@@ -246,8 +246,7 @@ static int blame_root(struct over_time *o, struct over_cause *c, struct wait_nod
 		return add_root(o, &c->roots, root, n, now_ns);
 	wait_trouble_words(&n->wait, &trouble);
 	rc = add_nobody(&c->roots, trouble.len > 2 ? trouble.data + 2
-			: n->wait.nature == WAIT_LOCK ? "nothing tells who held it"
-						      : "nothing tells for whom");
+			: lock ? "nothing tells who held it" : "nothing tells for whom");
 	buf_release(&trouble);
 	return rc;
 }
@@ -270,7 +269,7 @@ static const char *object_of(const struct wait *w)
 
 static struct over_lock *lock_of(struct over_time *o, const struct wait *w)
 {
-	struct over_lock added = {.kind = w->kind, .nature = w->nature};
+	struct over_lock added = {.kind = w->kind, .nature = w->nature, .address = w->address};
 	struct over_lock *known;
 
 	WAIT_SAY(added.object, "%s", object_of(w));
@@ -388,7 +387,7 @@ int over_blame(struct over_time *o, struct wait_node *n, uint64_t now_ns, struct
 	if (lock)
 		rc = count_waiter(o, lock, n, now_ns);
 	if (!rc && class == OVER_BEHIND)
-		rc = blame_root(o, c, n, now_ns);
+		rc = blame_root(o, c, (lock ? lock->nature : n->wait.nature) == WAIT_LOCK, n, now_ns);
 	find_own_function(o, c, n);
 	return rc ? err_nomem(err) : 0;
 }

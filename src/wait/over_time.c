@@ -198,7 +198,7 @@ static void note_cost(struct over_time *o, uint64_t cpu_ns)
 {
 	if (cpu_ns > ODD_COST * o->look_cost_ns)
 		cpu_ns = ODD_COST * o->look_cost_ns;
-	o->look_cost_ns = (7 * o->look_cost_ns + cpu_ns) / 8;
+	o->look_cost_ns = (3 * o->look_cost_ns + cpu_ns) / 4;
 }
 
 int over_time_look(struct over_time *o, uint64_t *ret_next_ns, struct err *err)

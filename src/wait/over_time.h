@@ -90,6 +90,7 @@ struct over_lock {
 	char object[96], name[192], declared[128], what[192];
 	const char *kind;    /* static: of struct wait */
 	enum wait_nature nature;
+	uint64_t address;    /* of a lock in memory; 0 */
 	uint64_t waiters;    /* added up over all looks */
 	uint32_t most;       /* at one look */
 	uint32_t held_looks; /* at which its holder was known */
