@@ -24,6 +24,7 @@ void wait_append(char *buf, size_t size, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(buf + used, size - used, fmt, ap);
 	va_end(ap);
+	wait_make_printable(buf + used);
 }
 
 void wait_holders_add(struct wait_holders *h, const struct wait_look *l, pid_t pid)

@@ -125,6 +125,10 @@ int wait_find_function(struct wait_look *l, struct snapshot_thread *t, const cha
 /* Adds a blocker unless it is there already. */
 void wait_add_blocker(struct wait *w, pid_t pid, pid_t tid, enum wait_grade grade, const char *how);
 
+/* Control characters become '?': names come from files and processes, and nothing in them may move a terminal's
+ * cursor. wait_say() does that. */
+void wait_make_printable(char *text);
+
 void wait_say(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 #define WAIT_SAY(field, ...) wait_say((field), sizeof(field), __VA_ARGS__)
 

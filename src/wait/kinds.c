@@ -55,6 +55,14 @@ const char *wait_grade_name(enum wait_grade grade)
 	return names[grade];
 }
 
+/* U+0080 to U+009F are controls as well. */
+void wait_make_printable(char *text)
+{
+	for (unsigned char *at = (unsigned char *)text; *at; at++)
+		if (*at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
+			*at = '?';
+}
+
 void wait_say(char *buf, size_t size, const char *fmt, ...)
 {
 	va_list ap;
@@ -62,6 +70,7 @@ void wait_say(char *buf, size_t size, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(buf, size, fmt, ap);
 	va_end(ap);
+	wait_make_printable(buf);
 }
 
 void wait_add_blocker(struct wait *w, pid_t pid, pid_t tid, enum wait_grade grade, const char *how)
