@@ -169,6 +169,8 @@ void buf_json(struct buf *b, const char *s)
 			buf_printf(b, "\\%c", *p);
 		else if (*p < 0x20 || *p == 0x7f)
 			buf_printf(b, "\\u%04x", *p);
+		else if (*p == 0xc2 && p[1] < 0xa0) /* U+0080 to U+009F are control characters too */
+			buf_printf(b, "\\u%04x", p[1]);
 		else
 			buf_add(b, p, len);
 		p += len ? len : 1;

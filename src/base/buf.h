@@ -45,7 +45,8 @@ void buf_uleb(struct buf *b, uint64_t v);
 /* Zero bytes until `len` is a multiple of `align`, a power of two. */
 void buf_pad(struct buf *b, size_t align);
 
-/* `s` as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
+/* `s` as a JSON string with its quotes, control characters as \u00XX. Bytes that are not UTF-8 become
+ * U+FFFD. */
 void buf_json(struct buf *b, const char *s);
 
 /* `s` with & < > " ' escaped for XML text and attributes; control characters and noncharacters

@@ -50,6 +50,9 @@ TEST(buf_text)
 	buf_json(&b, "a\"b\\\n\x01\xff\xc3\xa9");
 	check_str(b.data, "\"a\\\"b\\\\\\u000a\\u0001\xef\xbf\xbd\xc3\xa9\"");
 	buf_clear(&b);
+	buf_json(&b, "\x1b\x7f\xc2\x9b\xc2\xa0");
+	check_str(b.data, "\"\\u001b\\u007f\\u009b\xc2\xa0\"");
+	buf_clear(&b);
 	buf_xml(&b, "<a&'b'>\x02\xef\xbf\xbf\xef\xbf\xbd");
 	check_str(b.data, "&lt;a&amp;&#39;b&#39;&gt;\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
 	buf_clear(&b);
