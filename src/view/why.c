@@ -124,17 +124,25 @@ static void facts(const struct wait_answer *a, const struct term *t, struct buf 
 
 /* ---- the chain ---- */
 
-static void wait_line(const struct wait_node *n, const struct term *t, struct buf *out)
+/* Names come from the target, and what is said of a wait has names in it. */
+static void add_clean(struct buf *words, struct buf *out)
 {
-	const struct wait *w = &n->wait;
+	if (words->data)
+		words_text(out, words->data);
+	out->failed |= words->failed;
+	buf_release(words);
+}
 
-	if (n->progresses || !n->waits) {
-		thread_state_words(n->thread, out);
-		if (n->progresses && n->thread->look.wait.state != 'R')
-			buf_str(out, "; it has run since");
-		buf_char(out, '\n');
-		return;
-	}
+static void thread_words(const struct wait_answer *a, const struct wait_node *n, struct buf *out)
+{
+	struct buf words = {0};
+
+	wait_thread_words(n, a->verdict.focus, &words);
+	add_clean(&words, out);
+}
+
+static void wait_words(const struct wait *w, struct buf *out)
+{
 	if (w->nature == WAIT_STOPPED)
 		buf_str(out, w->what);
 	else if (w->name[0])
@@ -147,6 +155,22 @@ static void wait_line(const struct wait_node *n, const struct term *t, struct bu
 		buf_printf(out, " at 0x%" PRIx64, w->address);
 	if (w->detail[0])
 		buf_printf(out, ", %s", w->detail);
+}
+
+static void wait_line(const struct wait_node *n, const struct term *t, struct buf *out)
+{
+	const struct wait *w = &n->wait;
+	struct buf words = {0};
+
+	if (n->progresses || !n->waits) {
+		thread_state_words(n->thread, out);
+		if (n->progresses && n->thread->look.wait.state != 'R')
+			buf_str(out, "; it has run since");
+		buf_char(out, '\n');
+		return;
+	}
+	wait_words(w, &words);
+	add_clean(&words, out);
 	if (n->thread->look.idle_ns != LOOK_UNKNOWN && !w->polls) {
 		paint_on(out, t, PAINT_DIM);
 		buf_str(out, "  ");
@@ -167,7 +191,7 @@ static void link_block(const struct wait_answer *a, struct wait_node *n, const c
 		part = stack_whole(th);
 	buf_str(out, lead);
 	paint_on(out, t, PAINT_TITLE);
-	wait_thread_words(n, a->verdict.focus, out);
+	thread_words(a, n, out);
 	paint_off(out, t, PAINT_TITLE);
 	buf_str(out, "  ");
 	wait_line(n, t, out);
@@ -210,7 +234,7 @@ static void chain_block(const struct wait_answer *a, const struct term *t, struc
 	if (v->cycle_at < v->chain.len) {
 		buf_str(out, "  held by ");
 		paint_on(out, t, PAINT_TITLE);
-		wait_thread_words(v->chain.data[v->cycle_at], v->focus, out);
+		thread_words(a, v->chain.data[v->cycle_at], out);
 		paint_off(out, t, PAINT_TITLE);
 		buf_str(out, ": a circle\n");
 	}
@@ -298,7 +322,7 @@ static int rest_block(const struct wait_answer *a, const struct term *t, struct 
 
 		paint_on(out, t, r->idle ? PAINT_DIM : PAINT_NONE);
 		buf_printf(out, "  %4zu  ", r->count);
-		wait_thread_words(r->first, a->verdict.focus, out);
+		thread_words(a, r->first, out);
 		buf_printf(out, "%s  ", r->count > 1 ? " and others" : "");
 		words_text(out, r->what);
 		paint_off(out, t, r->idle ? PAINT_DIM : PAINT_NONE);
@@ -318,7 +342,7 @@ static void all_block(const struct wait_answer *a, const struct term *t, struct 
 			link_block(a, *n, "  ", t, out);
 			vec_each(&(*n)->edges, e) {
 				buf_str(out, "      behind ");
-				wait_thread_words(e->to, a->verdict.focus, out);
+				thread_words(a, e->to, out);
 				buf_printf(out, " (%s: %s)\n", wait_grade_name(e->grade), e->how);
 			}
 		}

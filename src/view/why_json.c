@@ -163,21 +163,40 @@ int view_why_json(
 
 /* ---- Graphviz ---- */
 
+/* Words of a label, which are then empty. In DOT only \" and \\ mean what they mean in JSON, so control characters
+ * are replaced. */
+static void dot_words(struct buf *words, struct buf *out)
+{
+	struct buf clean = {0}, quoted = {0};
+
+	if (words->data)
+		words_text(&clean, words->data);
+	buf_json(&quoted, clean.data ? clean.data : "");
+	if (!quoted.failed)
+		buf_add(out, quoted.data + 1, quoted.len - 2);
+	out->failed |= words->failed | clean.failed | quoted.failed;
+	buf_release(words);
+	buf_release(&clean);
+	buf_release(&quoted);
+}
+
 static void dot_node(const struct wait_answer *a, const struct wait_node *n, struct buf *out)
 {
 	bool root = n == a->verdict.root || n->cycle;
+	struct buf words = {0};
 
-	buf_printf(out, "  t%d [label=", (int)n->thread->look.tid);
-	struct buf label = {0};
-	wait_thread_words(n, a->verdict.focus, &label);
-	if (n->waits)
-		buf_printf(&label, "\nwaits %s%s", n->wait.name[0] ? "for " : "",
+	buf_printf(out, "  t%d [label=\"", (int)n->thread->look.tid);
+	wait_thread_words(n, a->verdict.focus, &words);
+	dot_words(&words, out);
+	if (n->waits) {
+		buf_str(out, "\\n");
+		buf_printf(&words, "waits %s%s", n->wait.name[0] ? "for " : "",
 			n->wait.name[0] ? n->wait.name : n->wait.what);
+		dot_words(&words, out);
+	}
 	if (n->behind)
-		buf_printf(&label, "\n%zu behind it", n->behind);
-	buf_json(out, label.data ? label.data : "");
-	out->failed |= label.failed;
-	buf_release(&label);
+		buf_printf(out, "\\n%zu behind it", n->behind);
+	buf_char(out, '"');
 	if (root)
 		buf_str(out, ", color=red, penwidth=2");
 	buf_str(out, "];\n");
