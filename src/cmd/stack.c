@@ -117,8 +117,8 @@ static int run(const struct stack_args *args, pid_t pid, const struct snapshot_o
 	if (!rc) {
 		read_stacks(s, p, &threads);
 		if (p->refused)
-			cmd_note("stack", "process %d is not ours to read: names and states are all there is",
-				(int)pid);
+			cmd_note("stack", "process %d is not ours to read: names and states are all there is "
+				"(\"sonde doctor %d\" says what it takes)", (int)p->pid, (int)p->pid);
 		rc = print(args, s, &threads, &err);
 	}
 	vec_release(&threads);

@@ -85,7 +85,9 @@ int target_choose(const struct options_usage *usage, const struct target_options
 		return options_complain(usage, "which process? Give its number or its name");
 	if (t->root)
 		return options_complain(usage, "--root goes with --core");
-	if (choose_look(t->look, &options->method, &err) || target_find(rest->args[0], ret_pid, &err))
+	if (choose_look(t->look, &options->method, &err))
+		return options_complain(usage, "%s", err.text);
+	if (target_find(rest->args[0], ret_pid, &err))
 		return cmd_failed(usage->command, &err);
 	return OPTIONS_RUN;
 }

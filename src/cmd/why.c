@@ -113,6 +113,13 @@ static int find_answer(const struct why_args *args, pid_t pid, const struct snap
 	return rc ? rc : 1;
 }
 
+static void note_refusal(const struct snapshot_process *p)
+{
+	if (p->refused)
+		cmd_note("why", "process %d is not ours to read: what its threads wait for is not known "
+			"(\"sonde doctor %d\" says what it takes)", (int)p->pid, (int)p->pid);
+}
+
 static int run(const struct why_args *args, pid_t pid, const struct snapshot_options *options,
 	struct watch_for *watch)
 {
@@ -123,8 +130,10 @@ static int run(const struct why_args *args, pid_t pid, const struct snapshot_opt
 
 	if (!rc)
 		return STATUS_FAILED;
-	if (rc > 0)
+	if (rc > 0) {
+		note_refusal(answer.verdict.focus->thread->process);
 		rc = cmd_open_output(args->output, &out, &err);
+	}
 	if (!rc) {
 		rc = print(args, &answer, out, &err);
 		if (cmd_close_output("why", out, args->output) && !rc)

@@ -50,12 +50,24 @@ void stack_lines(struct snapshot *s, const struct snapshot_thread *t, const stru
 	}
 }
 
+/* So much of a function's name comes before where it is. */
+#define LEAST_NAME 20u
+
+/* Whether a name has room beside so many columns more, with what separates them. */
+static bool fits_beside(size_t columns, const char *function, size_t more)
+{
+	size_t name = term_width(function);
+
+	return !columns || columns >= (name < LEAST_NAME ? name : LEAST_NAME) + more + 3;
+}
+
 void stack_line_words(
 	const struct stack_line *line, const struct term *t, size_t columns, struct buf *out)
 {
-	char where[160] = "", number[192];
+	static const char inlined[] = " (inlined)";
+	char where[192] = "", number[192];
 	const char *function = line->function;
-	size_t room;
+	size_t room = columns;
 
 	if (line->file && line->line)
 		snprintf(where, sizeof(where), "%.120s:%" PRIu32, line->file, line->line);
@@ -66,19 +78,22 @@ void stack_line_words(
 			line->module ? "+" : "", line->address);
 		function = number;
 	}
-	room = columns ? columns - 2 : 0;
-	if (columns && room > term_width(where) + 12)
-		room -= term_width(where);
+	if (line->inlined && fits_beside(columns, function, term_width(where) + sizeof(inlined)))
+		snprintf(where + strlen(where), sizeof(where) - strlen(where), "%s", inlined);
+	if (!fits_beside(columns, function, term_width(where)))
+		where[0] = '\0';
+	if (columns && where[0])
+		room -= term_width(where) + 2;
+	if (columns && line->guessed)
+		room--;
 	name_fit(out, function, room, t->unicode);
 	if (line->guessed)
 		buf_char(out, '?');
-	if (!where[0] && !line->inlined)
+	if (!where[0])
 		return;
 	buf_str(out, "  ");
 	paint_on(out, t, PAINT_DIM);
 	words_text(out, where);
-	if (line->inlined)
-		buf_str(out, " (inlined)");
 	paint_off(out, t, PAINT_DIM);
 }
 

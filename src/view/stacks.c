@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,18 +91,24 @@ static int group(const struct stack_threads *threads, struct stack_threads *sort
 static void thread_names(struct snapshot_thread *const *threads, size_t count, const struct term *t,
 	struct buf *out)
 {
+	struct paragraph p = {.out = out, .columns = t->columns, .indent = 4};
 	size_t shown = count > MOST_NAMES + 1 ? MOST_NAMES : count;
+	char words[PROC_NAME_BYTES + 64];
 
-	for (size_t i = 0; i < shown; i++) {
-		if (i)
-			buf_str(out, ", ");
-		paint_on(out, t, PAINT_TITLE);
-		words_text(out, threads[i]->look.name);
-		paint_off(out, t, PAINT_TITLE);
-		buf_printf(out, "[%d]", (int)threads[i]->look.tid);
+	if (count > 1) {
+		snprintf(words, sizeof(words), "%zu threads:", count);
+		paragraph_add(&p, words);
 	}
-	if (shown < count)
-		buf_printf(out, " and %zu more", count - shown);
+	for (size_t i = 0; i < shown; i++) {
+		snprintf(words, sizeof(words), "%s[%d]%s", threads[i]->look.name, (int)threads[i]->look.tid,
+			i + 1 < shown ? "," : "");
+		paragraph_painted(&p, t, PAINT_TITLE, words);
+	}
+	if (shown < count) {
+		snprintf(words, sizeof(words), "and %zu more", count - shown);
+		paragraph_add(&p, words);
+	}
+	buf_char(out, '\n');
 }
 
 static void last_ran(struct snapshot_thread *const *threads, size_t count, struct buf *out)
@@ -125,6 +132,21 @@ static void last_ran(struct snapshot_thread *const *threads, size_t count, struc
 	buf_str(out, " ago");
 }
 
+static void state_line(struct snapshot_thread *const *threads, size_t count, const struct term *t,
+	struct buf *out)
+{
+	struct paragraph p = {.out = out, .columns = t->columns, .indent = 4, .at = 2};
+	struct buf words = {0};
+
+	thread_state_words(threads[0], &words);
+	last_ran(threads, count, &words);
+	buf_str(out, "  ");
+	paragraph_painted(&p, t, PAINT_NOTE, words.data ? words.data : "");
+	buf_char(out, '\n');
+	out->failed |= words.failed;
+	buf_release(&words);
+}
+
 int view_stacks(struct snapshot *s, const struct stack_threads *threads, const struct term *t,
 	struct buf *out, struct err *err)
 {
@@ -144,15 +166,8 @@ int view_stacks(struct snapshot *s, const struct stack_threads *threads, const s
 			break;
 		if (g != groups.data)
 			buf_char(out, '\n');
-		if (g->count > 1)
-			buf_printf(out, "%zu threads: ", g->count);
 		thread_names(members, g->count, t, out);
-		buf_str(out, "\n  ");
-		paint_on(out, t, PAINT_NOTE);
-		thread_state_words(members[0], out);
-		last_ran(members, g->count, out);
-		paint_off(out, t, PAINT_NOTE);
-		buf_char(out, '\n');
+		state_line(members, g->count, t, out);
 		all = stack_whole(members[0]);
 		stack_text(s, members[0], &all, 0, "    ", t, out);
 	}

@@ -11,6 +11,7 @@
 
 /* Of each link, so many lines of its stack. */
 #define STACK_LINES 6u
+#define STACK_INDENT 6
 #define MOST_LINKS 12u
 #define MOST_REST 12u
 #define MOST_CANDIDATES 3u
@@ -32,7 +33,7 @@ static enum paint colour_of(const struct wait_verdict *v)
 	switch (v->kind) {
 	case VERDICT_IDLE:
 	case VERDICT_RUNNING:
-		return PAINT_GOOD;
+		return v->root->thread->process->refused ? PAINT_WARN : PAINT_GOOD;
 	case VERDICT_DEADLOCK:
 	case VERDICT_SELF_DEADLOCK:
 	case VERDICT_DEAD_OWNER:
@@ -42,41 +43,6 @@ static enum paint colour_of(const struct wait_verdict *v)
 	default:
 		return PAINT_WARN;
 	}
-}
-
-/* Words, broken between them. */
-static void wrap(const char *text, size_t columns, struct buf *out)
-{
-	size_t at = 0;
-
-	while (*text) {
-		size_t len = strcspn(text, " ");
-
-		if (columns && at && at + 1 + len > columns) {
-			buf_char(out, '\n');
-			at = 0;
-		} else if (at) {
-			buf_char(out, ' ');
-			at++;
-		}
-		buf_add(out, text, len);
-		at += len;
-		text += len + strspn(text + len, " ");
-	}
-}
-
-void why_wrapped(const char *text, enum paint how, const struct term *t, struct buf *out)
-{
-	struct buf clean = {0};
-
-	words_text(&clean, text);
-	paint_on(out, t, how);
-	if (clean.data)
-		wrap(clean.data, t->columns, out);
-	paint_off(out, t, how);
-	buf_char(out, '\n');
-	out->failed |= clean.failed;
-	buf_release(&clean);
 }
 
 static void headline(const struct wait_answer *a, const struct term *t, struct buf *out)
@@ -89,13 +55,11 @@ static void headline(const struct wait_answer *a, const struct term *t, struct b
 	buf_release(&sentence);
 }
 
-static void facts(const struct wait_answer *a, const struct term *t, struct buf *out)
+static void facts_words(const struct wait_answer *a, struct buf *out)
 {
 	struct snapshot_cost cost = snapshot_cost(a->snapshot);
 	const struct wait_verdict *v = &a->verdict;
-	char gaps[192];
 
-	paint_on(out, t, PAINT_DIM);
 	if (v->kind != VERDICT_IDLE && v->kind != VERDICT_RUNNING)
 		buf_printf(out, "%s; ", grade_words(v->grade));
 	if (snapshot_core(a->snapshot))
@@ -110,39 +74,41 @@ static void facts(const struct wait_answer *a, const struct term *t, struct buf 
 	} else if (!snapshot_core(a->snapshot)) {
 		buf_str(out, ", nothing was stopped");
 	}
-	paint_off(out, t, PAINT_DIM);
-	buf_char(out, '\n');
+}
+
+static void facts(const struct wait_answer *a, const struct term *t, struct buf *out)
+{
+	struct buf words = {0};
+	char gaps[192];
+
+	facts_words(a, &words);
+	why_wrapped(words.data ? words.data : "", PAINT_DIM, t, out);
 	if (a->graph->cut)
-		paint(out, t, PAINT_WARN, "There is more to follow than was followed.\n");
+		why_wrapped("There is more to follow than was followed.", PAINT_WARN, t, out);
 	wait_world_gaps(a->graph->world, gaps, sizeof(gaps));
 	if (*gaps) {
-		paint_on(out, t, PAINT_WARN);
-		buf_printf(out, "Not seen: %s.\n", gaps);
-		paint_off(out, t, PAINT_WARN);
+		buf_clear(&words);
+		buf_printf(&words, "Not seen: %s.", gaps);
+		why_wrapped(words.data ? words.data : "", PAINT_WARN, t, out);
 	}
+	out->failed |= words.failed;
+	buf_release(&words);
 }
 
 /* ---- the chain ---- */
 
-/* Names come from the target, and what is said of a wait has names in it. */
-static void add_clean(struct buf *words, struct buf *out)
+/* What a thread is in; *ret_since: for how long, where that is worth telling. */
+static void wait_words(const struct wait_node *n, uint64_t *ret_since, struct buf *out)
 {
-	if (words->data)
-		words_text(out, words->data);
-	out->failed |= words->failed;
-	buf_release(words);
-}
+	const struct wait *w = &n->wait;
 
-static void thread_words(const struct wait_answer *a, const struct wait_node *n, struct buf *out)
-{
-	struct buf words = {0};
-
-	wait_thread_words(n, a->verdict.focus, &words);
-	add_clean(&words, out);
-}
-
-static void wait_words(const struct wait *w, struct buf *out)
-{
+	*ret_since = LOOK_UNKNOWN;
+	if (n->progresses || !n->waits) {
+		thread_state_words(n->thread, out);
+		if (n->progresses && n->thread->look.wait.state != 'R')
+			buf_str(out, "; it has run since");
+		return;
+	}
 	if (w->nature == WAIT_STOPPED)
 		buf_str(out, w->what);
 	else if (w->name[0])
@@ -155,47 +121,71 @@ static void wait_words(const struct wait *w, struct buf *out)
 		buf_printf(out, " at 0x%" PRIx64, w->address);
 	if (w->detail[0])
 		buf_printf(out, ", %s", w->detail);
+	if (!w->polls)
+		*ret_since = n->thread->look.idle_ns;
 }
 
-static void wait_line(const struct wait_node *n, const struct term *t, struct buf *out)
+/* "  held by holder[812]  waits for a signal  41 s" */
+static void link_line(const struct wait_node *n, const struct wait_node *focus, const char *lead,
+	const struct term *t, struct buf *out)
 {
-	const struct wait *w = &n->wait;
-	struct buf words = {0};
+	struct paragraph p = {.out = out, .columns = t->columns, .indent = STACK_INDENT};
+	struct buf who = {0}, words = {0}, since = {0};
+	uint64_t since_ns;
 
-	if (n->progresses || !n->waits) {
-		thread_state_words(n->thread, out);
-		if (n->progresses && n->thread->look.wait.state != 'R')
-			buf_str(out, "; it has run since");
-		buf_char(out, '\n');
+	wait_thread_words(n, focus, &who);
+	wait_words(n, &since_ns, &words);
+	buf_str(out, lead);
+	p.at = term_width(lead);
+	paragraph_painted(&p, t, PAINT_TITLE, who.data ? who.data : "");
+	buf_char(out, ' ');
+	p.at++;
+	paragraph_add(&p, words.data ? words.data : "");
+	if (since_ns != LOOK_UNKNOWN) {
+		wait_duration_words(since_ns, &since);
+		if (!t->columns || p.at + 2 + since.len <= t->columns)
+			buf_str(out, "  ");
+		else
+			buf_printf(out, "\n%*s", STACK_INDENT, "");
+		paint(out, t, PAINT_DIM, since.data ? since.data : "");
+	}
+	buf_char(out, '\n');
+	out->failed |= who.failed || words.failed || since.failed;
+	buf_release(&who);
+	buf_release(&words);
+	buf_release(&since);
+}
+
+/* Why this one, where that is not beyond doubt. */
+static void doubt_line(const struct wait_edge *e, const struct term *t, struct buf *out)
+{
+	struct paragraph p = {
+		.out = out, .columns = t->columns, .indent = STACK_INDENT, .at = STACK_INDENT};
+	char words[160];
+
+	if (!e || e->grade == WAIT_PROVEN)
 		return;
-	}
-	wait_words(w, &words);
-	add_clean(&words, out);
-	if (n->thread->look.idle_ns != LOOK_UNKNOWN && !w->polls) {
-		paint_on(out, t, PAINT_DIM);
-		buf_str(out, "  ");
-		wait_duration_words(n->thread->look.idle_ns, out);
-		paint_off(out, t, PAINT_DIM);
-	}
+	snprintf(words, sizeof(words), "(%s: %s)", wait_grade_name(e->grade), e->how);
+	buf_printf(out, "%*s", STACK_INDENT, "");
+	paragraph_painted(&p, t, PAINT_NOTE, words);
 	buf_char(out, '\n');
 }
 
-static void link_block(const struct wait_answer *a, struct wait_node *n, const char *lead,
-	const struct term *t, struct buf *out)
+/* `by`: the edge that leads to it; NULL. */
+static void link_block(const struct wait_answer *a, struct wait_node *n, const struct wait_edge *by,
+	const char *lead, const struct term *t, struct buf *out)
 {
 	struct snapshot_thread *th = n->thread;
 	struct wait_own_part part;
+	char indent[STACK_INDENT + 1];
 
 	snapshot_stack(a->snapshot, th);
 	if (!wait_own_part(a->snapshot, th, &part))
 		part = stack_whole(th);
-	buf_str(out, lead);
-	paint_on(out, t, PAINT_TITLE);
-	thread_words(a, n, out);
-	paint_off(out, t, PAINT_TITLE);
-	buf_str(out, "  ");
-	wait_line(n, t, out);
-	stack_text(a->snapshot, th, &part, STACK_LINES, "      ", t, out);
+	snprintf(indent, sizeof(indent), "%*s", STACK_INDENT, "");
+	link_line(n, a->verdict.focus, lead, t, out);
+	doubt_line(by, t, out);
+	stack_text(a->snapshot, th, &part, STACK_LINES, indent, t, out);
 }
 
 /* Where nobody is known to hold the lock: who may. */
@@ -206,10 +196,30 @@ static void candidates_block(const struct wait_answer *a, const struct term *t, 
 	if (!root->waits || wait_next(root) || root->progresses)
 		return;
 	for (size_t i = 0; i < root->edges.len && i < MOST_CANDIDATES; i++)
-		link_block(a, root->edges.data[i].to,
-			root->wait.nature == WAIT_LOCK ? "  held perhaps by " : "  for perhaps ", t, out);
+		link_block(a, root->edges.data[i].to, &root->edges.data[i],
+			root->wait.nature == WAIT_LOCK ? "  held perhaps by " : "  perhaps for ", t, out);
 	if (root->edges.len > MOST_CANDIDATES)
 		buf_printf(out, "  or one of %zu threads more\n", root->edges.len - MOST_CANDIDATES);
+}
+
+static const char *lead_after(const struct wait_node *n)
+{
+	return n->wait.nature == WAIT_LOCK ? "  held by " : "  for ";
+}
+
+static void circle_line(const struct wait_verdict *v, const struct term *t, struct buf *out)
+{
+	struct paragraph p = {.out = out, .columns = t->columns, .indent = STACK_INDENT};
+	struct buf who = {0};
+
+	doubt_line(wait_next(v->root), t, out);
+	wait_thread_words(v->chain.data[v->cycle_at], v->focus, &who);
+	buf_str(out, lead_after(v->root));
+	p.at = term_width(lead_after(v->root));
+	paragraph_painted(&p, t, PAINT_TITLE, who.data ? who.data : "");
+	buf_str(out, ": a circle\n");
+	out->failed |= who.failed;
+	buf_release(&who);
 }
 
 static void chain_block(const struct wait_answer *a, const struct term *t, struct buf *out)
@@ -217,27 +227,19 @@ static void chain_block(const struct wait_answer *a, const struct term *t, struc
 	const struct wait_verdict *v = &a->verdict;
 
 	for (size_t i = 0; i < v->chain.len; i++) {
-		struct wait_node *n = v->chain.data[i];
-		const struct wait_node *before = i ? v->chain.data[i - 1] : NULL;
-		const char *lead = !i ? "  "
-			: before->wait.nature == WAIT_LOCK ? "  held by "
-							   : "  which is up to ";
+		const struct wait_node *before;
 
 		if (i == MOST_LINKS && v->chain.len > MOST_LINKS + 1) {
 			buf_printf(out, "  ... %zu threads more\n", v->chain.len - 1 - i);
 			i = v->chain.len - 1;
-			n = v->chain.data[i];
 		}
-		link_block(a, n, lead, t, out);
+		before = i ? v->chain.data[i - 1] : NULL;
+		link_block(a, v->chain.data[i], before ? wait_next(before) : NULL,
+			before ? lead_after(before) : "  ", t, out);
 	}
 	candidates_block(a, t, out);
-	if (v->cycle_at < v->chain.len) {
-		buf_str(out, "  held by ");
-		paint_on(out, t, PAINT_TITLE);
-		thread_words(a, v->chain.data[v->cycle_at], out);
-		paint_off(out, t, PAINT_TITLE);
-		buf_str(out, ": a circle\n");
-	}
+	if (v->cycle_at < v->chain.len)
+		circle_line(v, t, out);
 }
 
 /* ---- the rest ---- */
@@ -308,6 +310,24 @@ static int compare_rests(const void *x, const void *y)
 	return (b->count > a->count) - (b->count < a->count);
 }
 
+static void rest_line(const struct wait_answer *a, const struct rest *r, const struct term *t, struct buf *out)
+{
+	struct paragraph p = {.out = out, .columns = t->columns, .indent = 8, .at = 8};
+	enum paint how = r->idle ? PAINT_DIM : PAINT_NONE;
+	struct buf words = {0};
+
+	wait_thread_words(r->first, a->verdict.focus, &words);
+	buf_str(&words, r->count > 1 ? " and others" : "");
+	buf_printf(out, "  %4zu  ", r->count);
+	paragraph_painted(&p, t, how, words.data ? words.data : "");
+	buf_char(out, ' ');
+	p.at++;
+	paragraph_painted(&p, t, how, r->what);
+	buf_char(out, '\n');
+	out->failed |= words.failed;
+	buf_release(&words);
+}
+
 static int rest_block(const struct wait_answer *a, const struct term *t, struct buf *out)
 {
 	struct rests rests = {0};
@@ -317,21 +337,28 @@ static int rest_block(const struct wait_answer *a, const struct term *t, struct 
 		qsort(rests.data, rests.len, sizeof(*rests.data), compare_rests);
 		buf_str(out, "\nThe other threads\n");
 	}
-	for (size_t i = 0; !rc && i < rests.len && i < MOST_REST; i++) {
-		const struct rest *r = &rests.data[i];
-
-		paint_on(out, t, r->idle ? PAINT_DIM : PAINT_NONE);
-		buf_printf(out, "  %4zu  ", r->count);
-		thread_words(a, r->first, out);
-		buf_printf(out, "%s  ", r->count > 1 ? " and others" : "");
-		words_text(out, r->what);
-		paint_off(out, t, r->idle ? PAINT_DIM : PAINT_NONE);
-		buf_char(out, '\n');
-	}
+	for (size_t i = 0; !rc && i < rests.len && i < MOST_REST; i++)
+		rest_line(a, &rests.data[i], t, out);
 	if (!rc && rests.len > MOST_REST)
 		buf_printf(out, "  and %zu kinds more: --all shows them\n", rests.len - MOST_REST);
 	vec_release(&rests);
 	return rc;
+}
+
+static void behind_line(
+	const struct wait_answer *a, const struct wait_edge *e, const struct term *t, struct buf *out)
+{
+	struct paragraph p = {.out = out, .columns = t->columns, .indent = STACK_INDENT + 2, .at = STACK_INDENT};
+	struct buf words = {0};
+
+	buf_str(&words, "behind ");
+	wait_thread_words(e->to, a->verdict.focus, &words);
+	buf_printf(&words, " (%s: %s)", wait_grade_name(e->grade), e->how);
+	buf_printf(out, "%*s", STACK_INDENT, "");
+	paragraph_add(&p, words.data ? words.data : "");
+	buf_char(out, '\n');
+	out->failed |= words.failed;
+	buf_release(&words);
 }
 
 static void all_block(const struct wait_answer *a, const struct term *t, struct buf *out)
@@ -339,13 +366,24 @@ static void all_block(const struct wait_answer *a, const struct term *t, struct 
 	vec_each(&a->graph->nodes, n)
 		if (((*n)->asked || (*n)->behind) && !is_in_chain(&a->verdict, *n)) {
 			buf_char(out, '\n');
-			link_block(a, *n, "  ", t, out);
-			vec_each(&(*n)->edges, e) {
-				buf_str(out, "      behind ");
-				thread_words(a, e->to, out);
-				buf_printf(out, " (%s: %s)\n", wait_grade_name(e->grade), e->how);
-			}
+			link_block(a, *n, NULL, "  ", t, out);
+			vec_each(&(*n)->edges, e)
+				behind_line(a, e, t, out);
 		}
+}
+
+/* Members of a circle wait behind each other, which has been said. */
+static void behind_block(const struct wait_answer *a, struct buf *out)
+{
+	const struct wait_verdict *v = &a->verdict;
+	size_t members = v->chain.len - v->cycle_at, count = v->root->behind;
+
+	if (members)
+		count -= count < members ? count : members - 1;
+	if (count > 1)
+		buf_printf(out, "\n%zu threads wait behind this.\n", count);
+	else if (count && members)
+		buf_str(out, "\n1 thread waits behind this.\n");
 }
 
 int view_why(const struct wait_answer *a, const struct why_options *o, struct buf *out, struct err *err)
@@ -358,8 +396,7 @@ int view_why(const struct wait_answer *a, const struct why_options *o, struct bu
 	facts(a, &o->term, out);
 	buf_char(out, '\n');
 	chain_block(a, &o->term, out);
-	if (a->verdict.root->behind > 1)
-		buf_printf(out, "\n%zu threads wait behind this.\n", a->verdict.root->behind);
+	behind_block(a, out);
 	if (o->all)
 		all_block(a, &o->term, out);
 	else

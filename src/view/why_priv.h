@@ -38,7 +38,20 @@ void stack_json(struct snapshot *s, const struct snapshot_thread *t, struct buf 
 void core_text(const struct core *c, const struct term *t, struct buf *out);
 void core_json(const struct core *c, struct buf *out);
 
-/* A sentence as a paragraph. */
+/* A paragraph as it is printed: where its current line has got to. */
+struct paragraph {
+	struct buf *out;
+	size_t columns; /* of the terminal, 0: any number */
+	size_t indent;  /* of all lines but the first */
+	size_t at;      /* columns of the current line that are in use */
+	bool open;      /* the next word needs a space before it */
+};
+
+/* Adds the words of any text, without what would move a cursor. The second also paints them. */
+void paragraph_add(struct paragraph *p, const char *text);
+void paragraph_painted(struct paragraph *p, const struct term *t, enum paint how, const char *text);
+
+/* A paragraph of one sentence. */
 void why_wrapped(const char *text, enum paint how, const struct term *t, struct buf *out);
 
 /* What a thread is in, in a few words: "asleep in futex", "runs", "stopped". */

@@ -186,6 +186,8 @@ static void add_end(const struct wait_verdict *v, const struct wait_node *n, str
 		wait_trouble_words(&n->wait, out);
 		add_candidates(v, n, out);
 		add_time_left(&n->wait, out);
+		if (n->thread->process->refused)
+			buf_str(out, ", and is not ours to look into");
 	}
 	add_function(n, out);
 }
