@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "wait/answer.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -158,15 +159,37 @@ static int judge(struct wait_answer *a, pid_t focus, struct err *err)
 	return rc ? rc : wait_verdict(a->graph, focus, &a->verdict, err);
 }
 
-static int look_again(struct wait_answer *a, pid_t focus, struct err *err)
+static bool lives(const struct thread_look *look)
+{
+	return !strchr("ZX", look->wait.state);
+}
+
+/* Of what was asked for, nobody lives any more. */
+static int check_alive(const struct wait_answer *a, pid_t pid, struct err *err)
+{
+	vec_each(&a->graph->nodes, n) {
+		const struct snapshot_thread *t = (*n)->thread;
+
+		if ((*n)->asked && (a->second_look ? t->seen_again && lives(&t->later) : lives(&t->look)))
+			return 0;
+	}
+	return err_set(err, ESRCH,
+		a->second_look ? "process %d has ended while it was looked at"
+			       : "process %d has ended, and its parent has not asked for its status yet",
+		(int)pid);
+}
+
+static int look_again(struct wait_answer *a, pid_t pid, pid_t focus, struct err *err)
 {
 	struct timespec pause = {.tv_nsec = VERDICT_PASS_NS};
+	int rc;
 
 	while (nanosleep(&pause, &pause))
 		;
 	a->second_look = true;
 	wait_graph_again(a->graph);
-	return judge(a, focus, err);
+	rc = check_alive(a, pid, err);
+	return rc ? rc : judge(a, focus, err);
 }
 
 /* Those who are talked about get all names; of the others, only what they wait for. */
@@ -204,9 +227,11 @@ int wait_answer_new(const struct snapshot_options *options, pid_t pid, pid_t foc
 	if (!rc)
 		rc = wait_graph_add(a.graph, pid, err);
 	if (!rc)
+		rc = check_alive(&a, pid, err);
+	if (!rc)
 		rc = judge(&a, focus, err);
 	if (!rc && !snapshot_core(a.snapshot) && wait_verdict_is_fresh(&a.verdict))
-		rc = look_again(&a, focus, err);
+		rc = look_again(&a, pid, focus, err);
 	if (rc) {
 		wait_answer_release(&a);
 		return rc;

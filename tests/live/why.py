@@ -328,6 +328,13 @@ def no_such_process():
 
 
 @test
+def a_process_that_has_ended():
+    child = start(["true"], ready=False)
+    time.sleep(0.3)
+    expect(sonde("why", child.pid), 1, "has ended")
+
+
+@test
 def a_bare_number_is_a_question():
     child = hang("self")
     why_until(child.pid, "self_deadlock")
