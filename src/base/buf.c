@@ -137,9 +137,8 @@ void buf_pad(struct buf *b, size_t align)
 		buf_u8(b, 0);
 }
 
-/* Length of the UTF-8 sequence at `s`, 0 when it is not one (overlong and surrogates included).
- * RFC 3629, section 4. */
-static size_t utf8_sequence(const unsigned char *s)
+/* RFC 3629, section 4. */
+size_t utf8_sequence(const unsigned char *s)
 {
 	if (s[0] < 0x80)
 		return 1;

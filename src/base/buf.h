@@ -49,6 +49,9 @@ void buf_pad(struct buf *b, size_t align);
  * U+FFFD. */
 void buf_json(struct buf *b, const char *s);
 
+/* Length of the UTF-8 sequence at `s`, which ends in NUL; 0 when it is not one (overlong and surrogates included). */
+size_t utf8_sequence(const unsigned char *s);
+
 /* `s` with & < > " ' escaped for XML text and attributes; control characters and noncharacters
  * become U+FFFD. */
 void buf_xml(struct buf *b, const char *s);

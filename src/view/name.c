@@ -83,15 +83,20 @@ static void without_arguments(struct buf *out, const char *name, const char *dot
 }
 
 /* Names come from files: nothing in them may move a terminal's cursor. Controls are those below
- * space, DEL, and U+0080 to U+009F, which UTF-8 writes as c2 80 to c2 9f. */
+ * space, DEL, and U+0080 to U+009F, which UTF-8 writes as c2 80 to c2 9f; some terminals also take a single
+ * byte 80 to 9f for one, which is no UTF-8. */
 static void add_printable(struct buf *out, const char *s, size_t len)
 {
-	for (size_t i = 0; i < len; i++) {
-		unsigned char c = (unsigned char)s[i], next = (unsigned char)s[i + 1];
-		bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
+	for (size_t i = 0; i < len;) {
+		const unsigned char *c = (const unsigned char *)s + i;
+		size_t n = utf8_sequence(c);
+		bool bad = !n || n > len - i || *c < 0x20 || *c == 0x7f || (*c == 0xc2 && c[1] < 0xa0);
 
-		buf_char(out, c < 0x20 || c == 0x7f || c1 ? '?' : s[i]);
-		i += c1;
+		if (bad)
+			buf_char(out, '?');
+		else
+			buf_add(out, c, n);
+		i += n && n <= len - i ? n : 1;
 	}
 }
 

@@ -49,7 +49,7 @@ void paint_state(
  * 0: no limit. */
 size_t name_fit(struct buf *out, const char *name, size_t columns, bool unicode);
 
-/* Any other text from a recording, its control characters as '?'. */
+/* Any other text from a recording, its control characters and what is no UTF-8 as '?'. */
 void words_text(struct buf *out, const char *s);
 
 /* A clean command line in so many columns (0: any number): a long one loses the directory of its first
