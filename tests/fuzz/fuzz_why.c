@@ -17,15 +17,16 @@ static void check(bool fine)
 		abort();
 }
 
-/* Nothing a terminal would take for a command, and nothing that ends the text early. */
+/* UTF-8, and nothing that a terminal would take for a command: U+0080 to U+009F are controls as well. */
 static void check_text(struct buf *out)
 {
-	for (size_t i = 0; i < out->len; i++) {
-		unsigned char c = (unsigned char)out->data[i];
+	size_t n;
 
-		check((c >= 0x20 && c != 0x7f) || c == '\n');
-		/* U+0080 to U+009F are control characters as well. */
-		check(!(c == 0xc2 && i + 1 < out->len && (unsigned char)out->data[i + 1] < 0xa0));
+	for (size_t i = 0; i < out->len; i += n) {
+		const unsigned char *c = (const unsigned char *)out->data + i;
+
+		n = utf8_sequence(c);
+		check(n && ((*c >= 0x20 && *c != 0x7f) || *c == '\n') && !(*c == 0xc2 && c[1] < 0xa0));
 	}
 	buf_clear(out);
 }
