@@ -11,6 +11,21 @@ static void text(struct buf *out, const char *key, const char *value)
 	buf_json(out, value);
 }
 
+static void trouble(const struct wait *w, struct buf *out)
+{
+	static const char *const names[] = {
+		[WAIT_NO_TROUBLE] = "", [WAIT_DEAD_OWNER] = "dead_owner", [WAIT_FORK_INHERITED] = "fork_inherited",
+		[WAIT_OWN_PIPE] = "own_pipe", [WAIT_REMOTE] = "remote", [WAIT_NOBODY] = "nobody",
+		[WAIT_FROZEN] = "frozen", [WAIT_TRACED] = "traced"};
+
+	if (w->trouble == WAIT_NO_TROUBLE)
+		return;
+	buf_char(out, ',');
+	text(out, "trouble", names[w->trouble]);
+	if (w->trouble_tid)
+		buf_printf(out, ",\"trouble_tid\":%d", (int)w->trouble_tid);
+}
+
 static void wait_object(const struct wait_node *n, struct buf *out)
 {
 	const struct wait *w = &n->wait;
@@ -46,6 +61,7 @@ static void wait_object(const struct wait_node *n, struct buf *out)
 		buf_char(out, ',');
 		text(out, "detail", w->detail);
 	}
+	trouble(w, out);
 	buf_char(out, '}');
 }
 

@@ -269,6 +269,17 @@ def json_has_what_is_promised():
 
 
 @test
+def json_tells_what_is_wrong_with_a_wait():
+    child = hanging("dead", "dead_owner")
+    got = json.loads(sonde("why", "--json", child.pid).stdout)["threads"][0]["wait"]
+    check(got["trouble"] == "dead_owner" and got["trouble_tid"] not in (0, child.pid), got)
+    check(not os.path.exists("/proc/%d/task/%d" % (child.pid, got["trouble_tid"])), got)
+    child = hanging()
+    for thread in json.loads(sonde("why", "--json", child.pid).stdout)["threads"]:
+        check("trouble" not in thread["wait"], thread["wait"])
+
+
+@test
 def a_picture_for_graphviz():
     child = hanging()
     text = sonde("why", "--dot", child.pid).stdout.decode()
