@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
-COMMANDS = ("record", "report", "convert", "doctor")
+COMMANDS = ("why", "stack", "record", "report", "convert", "doctor")
 
 
 def usage_error(*arguments, words=()):
