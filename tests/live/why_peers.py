@@ -131,6 +131,12 @@ def a_fifo_that_nobody_opens():
 
 
 @test
+def a_fifo_by_a_relative_path():
+    path = os.path.relpath(work("fifo"))
+    plain("fifo_open", "fifo_open", arguments=[path]).says(path[:90])
+
+
+@test
 def a_fifo_with_a_writer():
     plain("fifo_read", "fifo", arguments=[work("fifo")])
 

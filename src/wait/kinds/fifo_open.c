@@ -66,30 +66,43 @@ static bool read_string(const struct wait_look *l, uint64_t address, char *buf, 
 	return false;
 }
 
+/* By what the kernel has in its cache; -EAGAIN: it is not there, or names change just now. The way through
+ * /proc is in no cache, so `directory` is open already. */
+static int open_cached(int directory, const char *path)
+{
+	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+		.resolve = RESOLVE_CACHED | (*path == '/' ? RESOLVE_IN_ROOT : 0)};
+	int fd = -1;
+
+	for (int i = 0; i < 3 && fd < 0; i++) {
+		fd = (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
+		if (fd < 0 && errno != EAGAIN)
+			break;
+	}
+	/* Kernels before 5.12 do not know RESOLVE_CACHED, those before 5.6 not the call. */
+	if (fd < 0 && (errno == EINVAL || errno == ENOSYS))
+		fd = openat(directory, *path == '/' ? path + strspn(path, "/") : path, O_PATH | O_CLOEXEC);
+	return fd;
+}
+
 /*
- * The file, found as the target did but only by what the kernel has in its cache: no file system is
- * asked, so none can keep us waiting. Absolute links inside another root are not followed rightly; what is
- * found has to be a FIFO all the same.
+ * The file, found as the target did but only by what the kernel has in its cache, where it is since the target waits
+ * in it: no file system is asked, so none can keep us waiting, whatever the target's memory says by now. Absolute
+ * links on a relative way may lead elsewhere; what is found has to be a FIFO all the same.
  */
 static bool find(const struct wait_look *l, int directory, const char *path, struct open_identity *ret)
 {
-	struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_CACHED};
-	char full[4096 + 64];
-	const char *from = *path == '/' ? "root" : "cwd";
-	int pid = (int)l->process->reader, n;
+	char from[64];
+	int pid = (int)l->process->reader;
 
 	if (*path != '/' && directory != AT_FDCWD)
-		n = snprintf(full, sizeof(full), "/proc/%d/fd/%d/%s", pid, directory, path);
+		snprintf(from, sizeof(from), "/proc/%d/fd/%d", pid, directory);
 	else
-		n = snprintf(full, sizeof(full), "/proc/%d/%s/%s", pid, from, path);
-	if (n >= (int)sizeof(full))
-		return false;
+		snprintf(from, sizeof(from), "/proc/%d/%s", pid, *path == '/' ? "root" : "cwd");
 
-	autoclose int fd = (int)syscall(SYS_openat2, AT_FDCWD, full, &how, sizeof(how));
+	autoclose int at = open(from, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	autoclose int fd = at < 0 ? -1 : open_cached(at, path);
 
-	/* Kernels before 5.12 do not know RESOLVE_CACHED, those before 5.6 not the call. */
-	if (fd < 0 && (errno == EINVAL || errno == ENOSYS || errno == EAGAIN))
-		fd = open(full, O_PATH | O_CLOEXEC);
 	return fd >= 0 && open_file_identity(getpid(), fd, ret) && ret->mode == S_IFIFO;
 }
 
