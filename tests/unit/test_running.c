@@ -37,7 +37,13 @@ static struct shared {
 } *shared;
 
 /* Its instructions are in a section of their own, so a sample can be told to be of it. */
-static __attribute__((noinline, section("spinning"))) void spin(void)
+#if defined(__clang__)
+/* What sanitizers put in would call out of it. */
+#define PLAIN __attribute__((no_sanitize("address", "undefined", "coverage")))
+#else
+#define PLAIN
+#endif
+static __attribute__((noinline, section("spinning"))) PLAIN void spin(void)
 {
 	while (!shared->stop)
 		;

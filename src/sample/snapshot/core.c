@@ -260,8 +260,8 @@ static int kept_each_mapping(const struct source *source, pid_t pid,
 {
 	const struct core *c = core_of(source);
 	const struct core_info *info = core_file_info(c->file);
-	const struct core_segment *s = info->segments.data, *s_end = s + info->segments.len;
-	const struct core_mapping *m = info->mappings.data, *m_end = m + info->mappings.len;
+	const struct core_segment *s = info->segments.data, *s_end = s ? s + info->segments.len : s;
+	const struct core_mapping *m = info->mappings.data, *m_end = m ? m + info->mappings.len : m;
 	uint64_t at = 0;
 	int rc = pid == info->pid ? 0 : err_set(err, ESRCH, "the core is not of process %d", (int)pid);
 
