@@ -5,12 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void text(struct buf *out, const char *key, const char *value)
-{
-	buf_printf(out, "\"%s\":", key);
-	buf_json(out, value);
-}
-
 static void trouble(const struct wait *w, struct buf *out)
 {
 	static const char *const names[] = {
@@ -21,7 +15,7 @@ static void trouble(const struct wait *w, struct buf *out)
 	if (w->trouble == WAIT_NO_TROUBLE)
 		return;
 	buf_char(out, ',');
-	text(out, "trouble", names[w->trouble]);
+	json_text(out, "trouble", names[w->trouble]);
 	if (w->trouble_tid)
 		buf_printf(out, ",\"trouble_tid\":%d", (int)w->trouble_tid);
 }
@@ -38,28 +32,28 @@ static void wait_object(const struct wait_node *n, struct buf *out)
 		return;
 	}
 	buf_str(out, "\"wait\":{");
-	text(out, "kind", w->kind);
+	json_text(out, "kind", w->kind);
 	buf_char(out, ',');
-	text(out, "object", w->object);
+	json_text(out, "object", w->object);
 	buf_char(out, ',');
-	text(out, "name", w->name);
+	json_text(out, "name", w->name);
 	if (w->declared[0]) {
 		buf_char(out, ',');
-		text(out, "declared", w->declared);
+		json_text(out, "declared", w->declared);
 	}
 	if (n->thread->look.idle_ns != LOOK_UNKNOWN)
 		buf_printf(out, ",\"since_ns\":%" PRIu64, n->thread->look.idle_ns);
 	if (w->timeout_ns != LOOK_UNKNOWN)
 		buf_printf(out, ",\"timeout_ns\":%" PRIu64, w->timeout_ns);
 	buf_char(out, ',');
-	text(out, "grade", wait_grade_name(w->grade));
+	json_text(out, "grade", wait_grade_name(w->grade));
 	buf_char(out, ',');
-	text(out, "nature", natures[w->nature]);
+	json_text(out, "nature", natures[w->nature]);
 	buf_char(out, ',');
-	text(out, "what", w->what);
+	json_text(out, "what", w->what);
 	if (w->detail[0]) {
 		buf_char(out, ',');
-		text(out, "detail", w->detail);
+		json_text(out, "detail", w->detail);
 	}
 	trouble(w, out);
 	buf_char(out, '}');
@@ -71,12 +65,12 @@ static void blockers(const struct wait_node *n, struct buf *out)
 	vec_each(&n->edges, e) {
 		buf_printf(out, "%s{\"pid\":%d,\"tid\":%d,", e == n->edges.data ? "" : ",",
 			(int)e->to->thread->look.pid, (int)e->to->thread->look.tid);
-		text(out, "grade", wait_grade_name(e->grade));
+		json_text(out, "grade", wait_grade_name(e->grade));
 		buf_char(out, ',');
-		text(out, "how", e->how);
+		json_text(out, "how", e->how);
 		if (e->taken[0]) {
 			buf_char(out, ',');
-			text(out, "taken", e->taken);
+			json_text(out, "taken", e->taken);
 		}
 		if (e->whole_process)
 			buf_str(out, ",\"process\":true");
@@ -92,9 +86,9 @@ static void thread_object(struct snapshot *s, struct wait_node *n, struct buf *o
 
 	snapshot_stack(s, n->thread);
 	buf_printf(out, "{\"pid\":%d,\"tid\":%d,", (int)look->pid, (int)look->tid);
-	text(out, "name", look->name);
+	json_text(out, "name", look->name);
 	buf_char(out, ',');
-	text(out, "state", state);
+	json_text(out, "state", state);
 	buf_char(out, ',');
 	wait_object(n, out);
 	buf_char(out, ',');
@@ -111,11 +105,11 @@ static void verdict_object(const struct wait_verdict *v, struct buf *out)
 
 	wait_sentence(v, &sentence);
 	buf_str(out, "\"verdict\":{");
-	text(out, "kind", verdict_kind_name(v->kind));
+	json_text(out, "kind", verdict_kind_name(v->kind));
 	buf_char(out, ',');
-	text(out, "sentence", sentence.data ? sentence.data : "");
+	json_text(out, "sentence", sentence.data ? sentence.data : "");
 	buf_char(out, ',');
-	text(out, "grade", wait_grade_name(v->grade));
+	json_text(out, "grade", wait_grade_name(v->grade));
 	buf_printf(out, ",\"focus\":%d,\"root\":%d,\"chain\":[", (int)v->focus->thread->look.tid,
 		(int)v->root->thread->look.tid);
 	vec_each(&v->chain, n)
@@ -170,9 +164,9 @@ int view_why_json(
 	buf_printf(out, ",\n\"pause_ns\":%" PRIu64 ",\"looks\":%d,\"cut\":%s,", cost.pause_ns,
 		1 + a->second_look, a->graph->cut ? "true" : "false");
 	wait_world_gaps(a->graph->world, gaps, sizeof(gaps));
-	text(out, "unseen", gaps);
+	json_text(out, "unseen", gaps);
 	buf_char(out, ',');
-	text(out, "method", cost.method);
+	json_text(out, "method", cost.method);
 	buf_str(out, "}\n");
 	return out->failed ? err_nomem(err) : 0;
 }

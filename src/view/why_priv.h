@@ -31,6 +31,13 @@ void stack_text(struct snapshot *s, const struct snapshot_thread *t, const struc
 /* All of it. */
 struct wait_own_part stack_whole(const struct snapshot_thread *t);
 
+/* "key":"value" */
+static inline void json_text(struct buf *out, const char *key, const char *value)
+{
+	buf_printf(out, "\"%s\":", key);
+	buf_json(out, value);
+}
+
 /* "stack": [...] as names, and "frames": [...] in full. */
 void stack_json(struct snapshot *s, const struct snapshot_thread *t, struct buf *out);
 

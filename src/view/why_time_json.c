@@ -3,12 +3,6 @@
 
 #include <inttypes.h>
 
-static void text(struct buf *out, const char *key, const char *value)
-{
-	buf_printf(out, "\"%s\":", key);
-	buf_json(out, value);
-}
-
 static void roots_array(const char *key, const struct over_roots *roots, uint64_t looks, struct buf *out)
 {
 	buf_printf(out, "\"%s\":[", key);
@@ -16,11 +10,11 @@ static void roots_array(const char *key, const struct over_roots *roots, uint64_
 		buf_str(out, r == roots->data ? "{" : ",{");
 		if (r->tid)
 			buf_printf(out, "\"pid\":%d,\"tid\":%d,", (int)r->pid, (int)r->tid);
-		text(out, "name", r->who);
+		json_text(out, "name", r->who);
 		buf_char(out, ',');
-		text(out, "doing", r->doing);
+		json_text(out, "doing", r->doing);
 		buf_char(out, ',');
-		text(out, "function", r->function);
+		json_text(out, "function", r->function);
 		buf_printf(out, ",\"share\":%.4f}", looks ? (double)r->looks / (double)looks : 0);
 	}
 	buf_char(out, ']');
@@ -32,15 +26,15 @@ static void cause_object(const struct over_time *o, const struct over_thread *th
 	const struct over_lock *l = c->lock == OVER_NO_LOCK ? NULL : &o->locks.data[c->lock];
 
 	buf_char(out, '{');
-	text(out, "class", over_class_name(c->class));
+	json_text(out, "class", over_class_name(c->class));
 	buf_char(out, ',');
-	text(out, "what", c->what);
+	json_text(out, "what", c->what);
 	buf_char(out, ',');
 	if (l)
 		buf_printf(out, "\"lock\":%zu,", c->lock);
-	text(out, "name", l ? l->name : "");
+	json_text(out, "name", l ? l->name : "");
 	buf_char(out, ',');
-	text(out, "function", c->function);
+	json_text(out, "function", c->function);
 	buf_printf(out, ",\"looks\":%" PRIu32 ",\"ns\":%" PRIu64 ",", c->looks, over_cause_ns(th, c));
 	roots_array("roots", &c->roots, c->looks, out);
 	buf_char(out, '}');
@@ -49,7 +43,7 @@ static void cause_object(const struct over_time *o, const struct over_thread *th
 static void thread_object(const struct over_time *o, const struct over_thread *th, struct buf *out)
 {
 	buf_printf(out, "{\"pid\":%d,\"tid\":%d,", (int)th->pid, (int)th->tid);
-	text(out, "name", th->name);
+	json_text(out, "name", th->name);
 	buf_printf(out,
 		",\"ended\":%s,\"looks\":%" PRIu32 ",\"watched_ns\":%" PRIu64 ",\"ran_ns\":%" PRIu64
 		",\"ready_ns\":%" PRIu64 ",\"blocked_ns\":%" PRIu64 ",\"counted\":%s",
@@ -69,15 +63,15 @@ static void thread_object(const struct over_time *o, const struct over_thread *t
 static void lock_object(const struct over_time *o, const struct over_lock *l, struct buf *out)
 {
 	buf_char(out, '{');
-	text(out, "kind", l->kind);
+	json_text(out, "kind", l->kind);
 	buf_char(out, ',');
-	text(out, "object", l->object);
+	json_text(out, "object", l->object);
 	buf_char(out, ',');
-	text(out, "name", l->name);
+	json_text(out, "name", l->name);
 	buf_char(out, ',');
-	text(out, "declared", l->declared);
+	json_text(out, "declared", l->declared);
 	buf_char(out, ',');
-	text(out, "what", l->what);
+	json_text(out, "what", l->what);
 	buf_printf(out, ",\"waiters\":%.4f,\"most_waiters\":%" PRIu32 ",",
 		o->looks ? (double)l->waiters / (double)o->looks : 0, l->most);
 	roots_array("holders", &l->holders, l->held_looks, out);
@@ -91,14 +85,14 @@ static void head(const struct over_time *o, struct buf *out)
 
 	over_sentence(o, &sentence);
 	buf_char(out, '{');
-	text(out, "sentence", sentence.data ? sentence.data : "");
+	json_text(out, "sentence", sentence.data ? sentence.data : "");
 	buf_printf(out, ",\"pid\":%d,", (int)o->options.pid);
-	text(out, "name", o->name);
+	json_text(out, "name", o->name);
 	buf_printf(out,
 		",\"focus\":%d,\"elapsed_ns\":%" PRIu64 ",\"looks\":%" PRIu64 ",\"own_cpu_ns\":%" PRIu64
 		",\"pause_ns\":%" PRIu64 ",",
 		(int)o->focus->tid, o->ended_ns - o->began_ns, o->looks, o->cpu_ns, cost.pause_ns);
-	text(out, "method", cost.method);
+	json_text(out, "method", cost.method);
 	buf_printf(out, ",\"cut\":%s,\"ended\":%s", o->cut ? "true" : "false",
 		o->target_ended ? "true" : "false");
 	out->failed |= sentence.failed;

@@ -103,6 +103,24 @@ def need_mount_namespace():
         skip("mount namespaces cannot be made here (a chroot, or a container)")
 
 
+def limited_cgroup(name):
+    """A cgroup whose threads get a fifth of a CPU; its directory, for the caller to remove."""
+    for root, limit, words in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "20000"),
+                               ("/sys/fs/cgroup", "cpu.max", "20000 100000")):
+        path = os.path.join(root, name)
+        if not os.path.exists(os.path.join(root, "cgroup.procs")):
+            continue
+        try:
+            os.mkdir(path)
+            with open(os.path.join(path, limit), "w") as f:
+                f.write(words)
+            return path
+        except OSError:
+            if os.path.isdir(path):
+                os.rmdir(path)
+    skip("no cgroup can be made here that limits CPU time")
+
+
 def program(name, build="gcc-O2", source=None):
     """Compiles tests/live/programs/NAME.c once a build; returns its path."""
     source = source or os.path.join(PROGRAMS, name + ".c")

@@ -226,24 +226,6 @@ def busy_threads_wait_for_a_cpu():
     check(ns > 0.8 * queued, "only %.1f of %.1f ms queued in spin_until" % (ns / 1e6, queued / 1e6))
 
 
-def limited_cgroup(name):
-    """A cgroup whose threads get a fifth of a CPU; its directory, and the file that takes processes."""
-    for root, limit, words in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "20000"),
-                               ("/sys/fs/cgroup", "cpu.max", "20000 100000")):
-        path = os.path.join(root, name)
-        if not os.path.exists(os.path.join(root, "cgroup.procs")):
-            continue
-        try:
-            os.mkdir(path)
-            with open(os.path.join(path, limit), "w") as f:
-                f.write(words)
-            return path
-        except OSError:
-            if os.path.isdir(path):
-                os.rmdir(path)
-    skip("no cgroup can be made here that limits CPU time")
-
-
 @each_sampler
 def throttled_by_its_cgroup():
     need_root()

@@ -188,22 +188,6 @@ def one_that_spins():
     why_until(child.pid, "spinning").check("spinning", root=child.pid)
 
 
-def limited_cgroup():
-    """A cgroup whose threads get a fifth of a CPU."""
-    for root, limit, words in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "20000"),
-                               ("/sys/fs/cgroup", "cpu.max", "20000 100000")):
-        path = os.path.join(root, "sonde-why-%d" % os.getpid())
-        try:
-            os.mkdir(path)
-            with open(os.path.join(path, limit), "w") as f:
-                f.write(words)
-            return path
-        except OSError:
-            if os.path.isdir(path):
-                os.rmdir(path)
-    skip("no cgroup can be made here that limits CPU time")
-
-
 def end(child):
     child.kill()
     child.wait()
@@ -212,7 +196,7 @@ def end(child):
 @test
 def one_that_its_cgroup_holds_back():
     need_root()
-    group = limited_cgroup()
+    group = limited_cgroup("sonde-why-%d" % os.getpid())
     try:
         child = hang("running")
         with open(os.path.join(group, "cgroup.procs"), "w") as f:
