@@ -16,18 +16,10 @@ static void read_stack(pid_t tid, struct blocked_thread *b)
 	struct iovec local = {b->bytes, sizeof(b->bytes)};
 	struct iovec remote = {(void *)(uintptr_t)b->wait.sp, sizeof(b->bytes)};
 	ssize_t got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
-	struct unwind_regs *regs = &b->stack.regs;
 
 	if (got < (ssize_t)sizeof(uint64_t))
 		return;
-#if defined(__aarch64__)
-	enum { SP = UNWIND_A64_SP, PC = UNWIND_A64_PC };
-#else
-	enum { SP = UNWIND_X86_RSP, PC = UNWIND_X86_PC };
-#endif
-	regs->value[SP] = b->wait.sp;
-	regs->value[PC] = b->wait.pc;
-	regs->known = 1ULL << SP | 1ULL << PC;
+	blocked_regs(&b->wait, &b->stack.regs);
 	b->stack.has_regs = true;
 	b->stack.dump = (struct unwind_dump){b->wait.sp, b->bytes, (size_t)got};
 }

@@ -24,6 +24,19 @@ struct blocked_thread {
 	uint8_t bytes[BLOCKED_STACK_BYTES];
 };
 
+/* The registers of which /proc tells: sp and pc. */
+static inline void blocked_regs(const struct thread_wait *w, struct unwind_regs *ret)
+{
+#if defined(__aarch64__)
+	enum { SP = UNWIND_A64_SP, PC = UNWIND_A64_PC };
+#else
+	enum { SP = UNWIND_X86_RSP, PC = UNWIND_X86_PC };
+#endif
+	ret->value[SP] = w->sp;
+	ret->value[PC] = w->pc;
+	ret->known = 1ULL << SP | 1ULL << PC;
+}
+
 /*
  * 0: it was asleep all the while, and all of *ret is true. -EAGAIN: it runs, or waits for a CPU, or
  * did meanwhile; `reason` is what it was first seen in. -ESRCH: gone, or a zombie. -EACCES, -EPERM: not ours to

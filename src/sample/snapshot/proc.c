@@ -8,6 +8,7 @@
 
 #include "os/sched_clock.h"
 #include "os/usage.h"
+#include "sample/blocked.h"
 
 /* A process may start threads faster than they are listed; what is new in the last list is new. */
 #define MOST_LISTINGS 3
@@ -37,16 +38,9 @@ static void proc_free(struct look *l)
 /* sp and pc are all that /proc tells of registers. */
 static void take_regs(struct thread_look *t)
 {
-#if defined(__aarch64__)
-	enum { SP = UNWIND_A64_SP, PC = UNWIND_A64_PC };
-#else
-	enum { SP = UNWIND_X86_RSP, PC = UNWIND_X86_PC };
-#endif
 	if (!t->wait.blocked)
 		return;
-	t->regs.value[SP] = t->wait.sp;
-	t->regs.value[PC] = t->wait.pc;
-	t->regs.known = 1ULL << SP | 1ULL << PC;
+	blocked_regs(&t->wait, &t->regs);
 	/* 32-bit code has none of its addresses up there, and 64-bit code its stack nowhere below. */
 	t->compat = t->wait.sp && t->wait.sp >> 32 == 0 && t->wait.pc >> 32 == 0;
 }
