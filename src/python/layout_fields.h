@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Made by scripts/python-layouts from layout.list. Not to be edited. */
+/* Part of layout.h; each member is a uint32_t. */
+#ifndef SONDE_PYTHON_LAYOUT_FIELDS_H
+#define SONDE_PYTHON_LAYOUT_FIELDS_H
+
+#include <stdint.h>
+
+struct python_layout {
+	struct {
+		uint32_t head;
+		uint32_t main;
+		uint32_t initialized; /* int */
+		uint32_t gil; /* 3.8 to 3.9: the struct itself */
+	} runtime;
+	struct {
+		uint32_t next;
+		uint32_t id;
+		uint32_t threads; /* 3.8 to 3.10: newest first */
+		uint32_t gil; /* 3.12 to 3.14: a pointer */
+	} interpreter;
+	struct {
+		uint32_t next;
+		uint32_t interpreter;
+		uint32_t frame;
+		uint32_t cframe;
+		uint32_t pthread;
+		uint32_t native_id;
+		uint32_t bytes;
+	} thread;
+	struct {
+		uint32_t previous;
+		uint32_t frame;
+	} cframe;
+	struct {
+		uint32_t previous;
+		uint32_t code;
+		uint32_t position; /* 3.8 to 3.10: int; code units in 3.10, bytes before */
+		uint32_t locals;
+		uint32_t value_stack;
+		/*
+		 * 3.8 to 3.9: pointer; NULL while it runs; 3.10: int; -1 while it runs;
+		 * 3.11 to 3.13: int, from locals on; -1 while it runs; 3.14: pointer; NULL
+		 * while it runs
+		 */
+		uint32_t stack_top;
+		uint32_t owner; /* 3.11 to 3.14: char */
+		uint32_t is_entry; /* 3.11: bool */
+		uint32_t tlbc_index; /* 3.14: int32 */
+		uint32_t bytes;
+	} frame;
+	struct {
+		uint32_t arguments;
+		uint32_t keyword_only;
+		uint32_t flags;
+		uint32_t first_line;
+		uint32_t file;
+		uint32_t name;
+		uint32_t qualname;
+		uint32_t line_table;
+		uint32_t code; /* 3.8 to 3.10: a bytes object */
+		uint32_t bytecode; /* 3.11 to 3.14: itself, at the end */
+		uint32_t tlbc; /* 3.14: array of copies of the bytecode */
+		uint32_t local_count; /* 3.11 to 3.14: with cells and free variables */
+		uint32_t local_names;
+		uint32_t local_kinds;
+		uint32_t cell_names;
+		uint32_t free_names;
+		uint32_t bytes;
+	} code;
+	struct {
+		uint32_t bytes;
+		uint32_t type;
+	} object;
+	struct {
+		uint32_t size;
+	} var_object;
+	struct {
+		uint32_t name;
+		uint32_t basic_bytes;
+		uint32_t item_bytes;
+		uint32_t flags;
+		uint32_t bytes;
+	} type;
+	struct {
+		uint32_t length;
+		uint32_t state;
+		/*
+		 * 3.8 to 3.13: bits of `state` in front of kind:3, compact:1, ascii:1
+		 */
+		uint32_t kind_shift;
+		uint32_t ascii_data;
+		uint32_t data; /* of compact ones that are not ASCII */
+	} unicode;
+	struct {
+		uint32_t size;
+		uint32_t data;
+	} bytes;
+	struct {
+		uint32_t size;
+		uint32_t items;
+	} tuple;
+	struct {
+		uint32_t holder;
+		uint32_t locked; /* int */
+		uint32_t switches;
+		uint32_t enabled; /* 3.13 to 3.14: int */
+		uint32_t bytes;
+	} gil;
+};
+
+#define PYTHON_LAYOUT_FIELDS 66
+#define PYTHON_LAYOUT_COLUMNS 7
+
+#endif
