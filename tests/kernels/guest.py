@@ -16,10 +16,9 @@ import re
 import shutil
 import subprocess
 
+import debian
 from harness import CACHE, need, skip
 
-MIRROR = "http://deb.debian.org/debian"
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 STORE = os.path.join(os.path.dirname(CACHE), "guests")
 BOOT_SECONDS = 300
 
@@ -32,34 +31,13 @@ MACHINES = {
 CONSOLES = {"arm64": "ttyAMA0", "amd64": "ttyS0"}
 
 
-def _apt(folder, architecture, suite):
-    """The environment for an apt that looks at this architecture and suite alone."""
-    for name in ("lists/partial", "cache/archives/partial"):
-        os.makedirs(os.path.join(folder, name), exist_ok=True)
-    for name, text in (("status", ""), ("sources.list", "deb [signed-by=%s] %s %s main\n"
-                                        % (KEYRING, MIRROR, suite))):
-        with open(os.path.join(folder, name), "w") as f:
-            f.write(text)
-    settings = {
-        "APT::Architecture": architecture, "APT::Architectures": architecture,
-        "Dir::State::Lists": folder + "/lists", "Dir::State::status": folder + "/status",
-        "Dir::Cache": folder + "/cache", "Dir::Etc::sourcelist": folder + "/sources.list",
-        "Dir::Etc::sourceparts": "-", "Acquire::Languages": "none",
-        "APT::Sandbox::User": "root",
-    }
-    path = os.path.join(folder, "apt.conf")
-    with open(path, "w") as f:
-        f.writelines('%s "%s";\n' % item for item in settings.items())
-    return dict(os.environ, APT_CONFIG=path)
-
-
 def packages(architecture, suite, names):
     """Downloads the packages and unpacks them; the directory they are in. `linux` stands for the
     newest kernel for virtual machines."""
-    need("apt-get")
-    need("dpkg-deb")
-    if not os.path.exists(KEYRING):
-        skip("Debian's keys are not installed (debian-archive-keyring)")
+    try:
+        debian.need_tools()
+    except debian.Refused as reason:
+        skip(str(reason))
     folder = os.path.join(STORE, "%s-%s" % (suite, architecture))
     root = os.path.join(folder, "root")
     done = os.path.join(folder, "packages")
@@ -67,9 +45,9 @@ def packages(architecture, suite, names):
         return root
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder + "/debs")
-    apt = _apt(folder, architecture, suite)
+    apt = debian.environment(folder, architecture, suite)
     if subprocess.run(["apt-get", "update", "-q"], env=apt, capture_output=True).returncode:
-        skip("Debian's packages cannot be had from here (%s)" % MIRROR)
+        skip("Debian's packages cannot be had from here (%s)" % debian.MIRROR)
     wanted = [name for name in names if name != "linux"]
     if "linux" in names:
         wanted += _kernel_packages(apt, architecture)
