@@ -12,12 +12,17 @@ struct python_layout {
 		uint32_t main;
 		uint32_t initialized; /* int */
 		uint32_t gil; /* 3.8 to 3.9: the struct itself */
+		uint32_t gc;
 	} runtime;
 	struct {
 		uint32_t next;
 		uint32_t id;
 		uint32_t threads; /* 3.8 to 3.10: newest first */
 		uint32_t gil; /* 3.12 to 3.14: a pointer */
+		uint32_t modules;
+		uint32_t sysdict;
+		uint32_t builtins;
+		uint32_t gc;
 	} interpreter;
 	struct {
 		uint32_t next;
@@ -81,6 +86,13 @@ struct python_layout {
 		uint32_t item_bytes;
 		uint32_t flags;
 		uint32_t bytes;
+		uint32_t base;
+		uint32_t dict; /* of classes; 0 in what C made of 3.12 and later */
+		uint32_t members;
+		uint32_t dict_offset;
+		uint32_t weak_offset;
+		uint32_t bases;
+		uint32_t mro;
 	} type;
 	struct {
 		uint32_t length;
@@ -107,9 +119,95 @@ struct python_layout {
 		uint32_t enabled; /* 3.13 to 3.14: int */
 		uint32_t bytes;
 	} gil;
+	struct {
+		uint32_t qualname;
+		uint32_t cached_keys;
+		uint32_t bytes;
+	} heap_type;
+	struct {
+		uint32_t items; /* a pointer to the first */
+		uint32_t allocated;
+	} list;
+	struct {
+		uint32_t digits;
+	} integer;
+	struct {
+		uint32_t value;
+	} real;
+	struct {
+		uint32_t used;
+		uint32_t keys;
+		uint32_t values; /* 0: combined */
+	} dict;
+	struct {
+		uint32_t size; /* 3.8 to 3.10: slots */
+		/*
+		 * 3.11 to 3.14: with log2_index_bytes and kind behind it
+		 */
+		uint32_t log2_size;
+		uint32_t count;
+		uint32_t indices;
+	} dict_keys;
+	struct {
+		uint32_t first;
+		uint32_t capacity;
+		uint32_t valid;
+	} dict_values;
+	struct {
+		/*
+		 * 3.11 to 3.12: before the object; of 3.12: either, values are odd
+		 */
+		uint32_t dict;
+		uint32_t values;
+	} managed;
+	struct {
+		uint32_t used;
+		uint32_t mask; /* slots less one */
+		uint32_t table;
+		uint32_t small;
+	} set;
+	struct {
+		uint32_t allocated;
+	} bytearray;
+	struct {
+		uint32_t contents;
+	} cell;
+	struct {
+		uint32_t globals;
+		uint32_t defaults;
+		uint32_t kwdefaults;
+		uint32_t closure;
+		uint32_t code;
+		uint32_t qualname;
+	} function;
+	struct {
+		uint32_t function;
+		uint32_t self;
+	} method;
+	struct {
+		uint32_t self;
+	} builtin;
+	struct {
+		/*
+		 * 3.8 to 3.10: a frame object; 3.11 to 3.13: itself; 3.14: itself
+		 */
+		uint32_t frame;
+	} generator;
+	struct {
+		uint32_t frame;
+	} frame_object;
+	struct {
+		uint32_t generations; /* 3 lists */
+		uint32_t permanent; /* what gc.freeze() set aside */
+		uint32_t collecting; /* int */
+		uint32_t generation_bytes;
+	} gc;
+	struct {
+		uint32_t bytes; /* 3.8 to 3.14: before each object that it knows */
+	} gc_head;
 };
 
-#define PYTHON_LAYOUT_FIELDS 66
+#define PYTHON_LAYOUT_FIELDS 119
 #define PYTHON_LAYOUT_COLUMNS 7
 
 #endif

@@ -25,6 +25,7 @@ struct python_type {
 	uint64_t address;
 	const char *name;     /* tp_name: "dict", "_thread.lock"; of classes without module: "Leaky" */
 	const char *module;   /* of classes: "app.models"; "" */
+	const char *full_name; /* for people: "app.models.User", "User.<locals>.Row", "dict" */
 	uint64_t basic_bytes; /* tp_basicsize */
 	uint64_t item_bytes;  /* tp_itemsize */
 	uint64_t flags;       /* tp_flags */
@@ -68,6 +69,9 @@ uint64_t python_module(struct python *p, uint64_t interpreter, const char *name)
 
 /* The value of a global of a module object; 0: none. */
 uint64_t python_global(struct python *p, uint64_t module, const char *name);
+
+/* How many pairs a dict has; 0 also when it is none. */
+uint64_t python_dict_count(struct python *p, uint64_t dict);
 
 /* An object for a person, without running anything of it: "42", "'text…'", "[1, 2, …7 more]", "{'a': 1}", "<Leaky at 0x…>".
  * At most about `most` bytes are appended, and containers are opened `depth` deep. */
