@@ -6,8 +6,7 @@
 _Static_assert(sizeof(struct python_layout) == PYTHON_LAYOUT_FIELDS * sizeof(uint32_t),
 	"all members are a uint32_t");
 
-/* The column of a version; -1: none. */
-static int column_of(uint32_t version, bool free_threaded)
+int python_layout_column_of(uint32_t version, bool free_threaded)
 {
 	int best = -1;
 
@@ -25,7 +24,7 @@ bool python_layout_of(uint32_t version, bool free_threaded, bool aarch64, struct
 {
 	const uint32_t(*table)[PYTHON_LAYOUT_COLUMNS] =
 		aarch64 ? python_layout_aarch64 : python_layout_x86_64;
-	int column = column_of(version, free_threaded);
+	int column = python_layout_column_of(version, free_threaded);
 	uint32_t numbers[PYTHON_LAYOUT_FIELDS];
 
 	if (column < 0)
@@ -38,7 +37,7 @@ bool python_layout_of(uint32_t version, bool free_threaded, bool aarch64, struct
 
 size_t python_layout_own_bytes(uint32_t version, bool free_threaded)
 {
-	int column = column_of(version, free_threaded);
+	int column = python_layout_column_of(version, free_threaded);
 
 	return column < 0 ? 0 : python_layout_columns[column].own_bytes;
 }

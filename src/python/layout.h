@@ -32,9 +32,8 @@ extern const uint32_t python_layout_x86_64[PYTHON_LAYOUT_FIELDS][PYTHON_LAYOUT_C
 extern const uint32_t python_layout_aarch64[PYTHON_LAYOUT_FIELDS][PYTHON_LAYOUT_COLUMNS];
 extern const uint32_t python_layout_own[PYTHON_LAYOUT_FIELDS][PYTHON_LAYOUT_COLUMNS];
 
-/* 3.MINOR that has tables; all others are refused. */
-#define PYTHON_FIRST_MINOR 8u
-#define PYTHON_LAST_MINOR 14u
+/* The column of a version; -1: there is none, and it is refused. */
+int python_layout_column_of(uint32_t version, bool free_threaded);
 
 /*
  * The layout of a version by the tables. False: there is none. `aarch64` is its C library's layout of
@@ -42,7 +41,7 @@ extern const uint32_t python_layout_own[PYTHON_LAYOUT_FIELDS][PYTHON_LAYOUT_COLU
  */
 bool python_layout_of(uint32_t version, bool free_threaded, bool aarch64, struct python_layout *ret);
 
-/* The largest _Py_DebugOffsets of any version. */
+/* No _Py_DebugOffsets of any version is larger. */
 #define PYTHON_OWN_MOST 1024u
 
 /*

@@ -10,14 +10,17 @@ struct python_layout {
 	struct {
 		uint32_t head;
 		uint32_t main;
+		uint32_t main_thread; /* its pthread_t */
+		uint32_t bytes;
 		uint32_t initialized; /* int */
-		uint32_t gil; /* 3.8 to 3.9: the struct itself */
+		uint32_t gil; /* 3.8 to 3.11: the struct itself */
 		uint32_t gc;
 	} runtime;
 	struct {
 		uint32_t next;
 		uint32_t id;
 		uint32_t threads; /* 3.8 to 3.10: newest first */
+		uint32_t bytes;
 		uint32_t gil; /* 3.12 to 3.14: a pointer */
 		uint32_t modules;
 		uint32_t sysdict;
@@ -197,7 +200,7 @@ struct python_layout {
 		uint32_t frame;
 	} frame_object;
 	struct {
-		uint32_t generations; /* 3 lists */
+		uint32_t generations; /* 3.8 to 3.13: 3 lists; 3.14: 3 lists */
 		uint32_t permanent; /* what gc.freeze() set aside */
 		uint32_t collecting; /* int */
 		uint32_t generation_bytes;
@@ -207,7 +210,7 @@ struct python_layout {
 	} gc_head;
 };
 
-#define PYTHON_LAYOUT_FIELDS 119
-#define PYTHON_LAYOUT_COLUMNS 7
+#define PYTHON_LAYOUT_FIELDS 122
+#define PYTHON_LAYOUT_COLUMNS 9
 
 #endif

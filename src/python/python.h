@@ -134,7 +134,8 @@ struct python_chain_layout {
 	uint16_t entry;        /* in the thread state: pointer to the innermost frame, or to the cframe */
 	bool by_cframe;        /* it is a cframe: the innermost frame is a pointer in that */
 	uint16_t cframe_frame, cframe_previous;
-	bool cframes;          /* they are to be copied as well */
+	bool cframes;          /* they are to be copied as well, from this one in the thread state on */
+	uint16_t cframe_entry;
 	uint16_t previous, code, position, marks; /* in the frame */
 	uint16_t bytes;        /* of a frame that hold all of these */
 	uint64_t pointer_mask; /* of `code`: tags are outside it */

@@ -36,6 +36,16 @@ static inline bool python_pointer_ok(uint64_t pointer)
 	return pointer >= 4096 && pointer < 1ULL << 56 && !(pointer & 7);
 }
 
+/* version.c: which version stands at p->place, told by itself or found out by trying. */
+int python_find_version(struct python *p, struct err *err);
+
+/* threads.c: whether what the layout says makes sense there: links between interpreters and threads, a code object.
+ * -EAGAIN: there is no interpreter. -EOPNOTSUPP: it does not. */
+int python_check(struct python *p, struct err *err);
+
+/* chain.c */
+void python_chain_layout_set(struct python *p);
+
 bool python_read_pointer(struct python *p, uint64_t addr, uint64_t *ret); /* 0 is one */
 
 #endif
