@@ -96,6 +96,9 @@ enum module_kind {
 	/* Executable memory of one process without a file; `pid` says which. With an inode: the code that
 	 * the jitdump at `path` describes, at its offset in that file. */
 	MODULE_JIT = 3,
+	/* A file of Python source, by the path that its code objects have. It is not opened, and its frames
+	 * (FRAME_PYTHON) have names from the start. */
+	MODULE_PYTHON = 4,
 };
 
 struct record_module {
@@ -141,6 +144,15 @@ struct record_mapping {
 enum frame_kind {
 	FRAME_USER = 0,
 	FRAME_KERNEL = 1,
+	/* Of Python code: `address` says nothing but that other frames of the file are others. */
+	FRAME_PYTHON = 2,
+};
+
+/* What a frame of machine code is to the Python frames of its stack. */
+enum frame_role {
+	FRAME_OTHER = 0,
+	FRAME_OF_RUNTIME = 1, /* in the file that holds the interpreter */
+	FRAME_EVALUATES = 2,  /* it runs the Python frames that stand in front of it */
 };
 
 /* One code address. The stored enums are those of unwind.h, by the same numbers. */
@@ -153,7 +165,8 @@ struct record_frame {
 	uint8_t how;       /* enum unwind_how */
 	uint8_t source;    /* enum unwind_source */
 	uint8_t is_return; /* the call is the instruction before `address` */
-	uint32_t pad;
+	uint8_t role;      /* enum frame_role */
+	uint8_t pad[3];
 };
 
 /* A node of the tree of stacks: this frame, called by `parent`. A whole stack is named by the node
@@ -164,6 +177,12 @@ struct record_stack {
 	uint32_t frame, pad;
 };
 
+enum sample_python {
+	SAMPLE_PYTHON_GIL = 1,  /* the thread held the interpreter's lock */
+	SAMPLE_PYTHON_TORN = 2, /* its Python frames changed while they were read: some are missing */
+	SAMPLE_PYTHON_CUT = 4,  /* there were more of them than are kept, outermost ones */
+};
+
 struct record_sample {
 	struct record_header header;
 	uint64_t time_ns;
@@ -172,7 +191,7 @@ struct record_sample {
 	uint32_t stack;      /* leaf node; CAPTURE_NONE: no frame at all */
 	uint16_t cpu;
 	uint8_t end;         /* enum unwind_end of the user part */
-	uint8_t pad;
+	uint8_t python;      /* SAMPLE_PYTHON_... */
 	uint32_t used_bytes; /* stack bytes that were needed, for choosing --stack-size */
 	/* So many of the outermost frames were not in the copy: they were read from the target's
 	 * memory a moment later, after a check that the frames below them still stood. */
@@ -222,7 +241,8 @@ struct record_off_cpu {
 	uint8_t waker;         /* enum waker_kind */
 	uint8_t end;           /* enum unwind_end of the user part */
 	uint8_t open;          /* 1: it began before the recording, 2: it was not over at its end, 3: both */
-	uint8_t pad[2];
+	uint8_t python;        /* SAMPLE_PYTHON_... */
+	uint8_t pad;
 	uint32_t syscall_name; /* string; CAPTURE_NONE: no system call, or one without a name */
 };
 
@@ -257,7 +277,7 @@ struct record_loss {
 
 struct record_symbol_level {
 	uint32_t name, file; /* strings; file CAPTURE_NONE when unknown */
-	uint32_t line, pad;  /* line 0 when unknown */
+	uint32_t line, column; /* 0 when unknown; a column counts from 1 */
 };
 
 /* The name of one frame, innermost inlined function first. Written when recording ends. */

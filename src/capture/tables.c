@@ -184,7 +184,7 @@ void tables_tidy_modules(struct capture_writer *w)
 static uint64_t frame_hash(const struct record_frame *f)
 {
 	uint64_t flags = (uint64_t)f->kind | (uint64_t)f->how << 8 | (uint64_t)f->source << 16 |
-		(uint64_t)f->is_return << 24;
+		(uint64_t)f->is_return << 24 | (uint64_t)f->role << 28;
 
 	return hash_pair(f->address, (uint64_t)f->module << 32 | flags);
 }
@@ -199,7 +199,8 @@ static uint64_t frame_hash_of(const void *ctx, uint32_t id)
 static bool frame_same(const struct record_frame *a, const struct record_frame *b)
 {
 	return a->address == b->address && a->module == b->module && a->kind == b->kind &&
-		a->how == b->how && a->source == b->source && a->is_return == b->is_return;
+		a->how == b->how && a->source == b->source && a->is_return == b->is_return &&
+		a->role == b->role;
 }
 
 uint32_t capture_frame(struct capture_writer *w, const struct record_frame *frame)
@@ -214,7 +215,7 @@ uint32_t capture_frame(struct capture_writer *w, const struct record_frame *fram
 			return probe.id;
 	f.header = (struct record_header){0};
 	f.id = (uint32_t)t->frames.len;
-	f.pad = 0;
+	memset(f.pad, 0, sizeof(f.pad));
 	if (f.id >= CAPTURE_NONE - 1 || id_table_reserve(&t->frame_ids, frame_hash_of, t) ||
 		vec_push(&t->frames, f))
 		return writer_no_memory(w);

@@ -86,9 +86,21 @@ struct elf_file *live_name_file(struct live_names *l, uint32_t frame)
 	return m ? m->file : NULL;
 }
 
+static struct live_name python_name(struct live_names *l, const struct record_frame *f)
+{
+	const char *file;
+	struct symbol_answer answer = python_stacks_name(l->session->python, f, &file);
+
+	return (struct live_name){.answer = answer, .module = base_name(file), .start = f->address};
+}
+
 struct live_name live_name_of(struct live_names *l, uint32_t frame)
 {
 	struct record_frame f = capture_frame_get(l->session->writer, frame);
+
+	if (f.kind == FRAME_PYTHON)
+		return python_name(l, &f);
+
 	struct open_module *m = module_of(l, f.module);
 	const struct module *module = m->naming.module;
 	struct live_name name = {.generated = module && module->kind == MODULE_JIT};

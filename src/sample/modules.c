@@ -183,6 +183,7 @@ static void module_free(struct module *m)
 	jit_code_free(m->jit);
 	if (m->map_fd >= 0)
 		close(m->map_fd);
+	free(m->python);
 	free(m->path);
 	free(m);
 }

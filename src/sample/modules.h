@@ -32,6 +32,7 @@ struct module {
 	                                * -1: ours */
 	int refused;                   /* errno of opening it; 0 when that worked */
 	bool loss_counted;             /* LOSS_FILE was reported for it */
+	struct python_file *python;    /* sample/python/place.h; NULL: not looked at yet */
 	/* MODULE_JIT: */
 	struct jit_code *jit;          /* a jitdump's, whose offsets are the module's addresses; else NULL */
 	struct module *described_by;   /* the jitdump that may cover code of this one; NULL: none */

@@ -72,6 +72,10 @@ static struct symbol_answer name_uprobes(const struct record_frame *frame)
 struct symbol_answer naming_resolve(
 	const struct naming *n, uint32_t id, const struct record_frame *frame)
 {
+	const char *file;
+
+	if (frame->kind == FRAME_PYTHON)
+		return python_stacks_name(n->session->python, frame, &file);
 	if (n->module && module_is_uprobes(n->module))
 		return name_uprobes(frame);
 	if (n->jit)
@@ -112,6 +116,7 @@ static void name_frame(const struct naming *n, uint32_t id, const struct record_
 			.name = capture_string(w, level->name),
 			.file = level->file ? capture_string(w, level->file) : CAPTURE_NONE,
 			.line = level->line,
+			.column = level->column,
 		};
 	}
 	if (answer.count)

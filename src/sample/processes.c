@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "sample/python/known.h"
 #include "sample/text_copy.h"
 
 #define BUCKETS 4096u
@@ -47,6 +48,7 @@ int process_table_new(struct module_store *modules, mapping_added added, void *c
 
 static void process_free(struct process *p)
 {
+	python_of_process_free(p->python);
 	vec_release(&p->mappings);
 	free(p->command);
 	free(p);
@@ -334,6 +336,8 @@ void process_exec(struct process_table *t, struct process *p, pid_t survivor)
 	p->snapshot_ns = p->refresh_ns = 0;
 	p->in_exec = true;
 	p->jitdump = NULL;
+	python_of_process_free(p->python);
+	p->python = NULL;
 	module_store_jit_over(t->modules, p->pid);
 }
 

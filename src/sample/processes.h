@@ -40,6 +40,7 @@ struct process {
 	bool in_exec;           /* has called exec, and was not yet seen in its new program */
 	bool maps_refused;      /* not ours to read */
 	bool gone;              /* the last sweep did not find it any more */
+	struct python_of_process *python; /* sample/python/known.h; NULL: not looked for yet */
 	struct module *jitdump; /* that describes its generated code; NULL: none */
 	uint64_t jitdump_until_ns; /* up to this time; later records are those of its parent */
 	VEC(struct space_mapping) mappings; /* executable ones, ascending, not overlapping */

@@ -71,6 +71,8 @@ static int new_session(struct capture_writer *w, const struct thread_selection *
 		rc = process_table_new(s->modules, mapping_is_new, s, &s->processes, err);
 	if (!rc)
 		rc = unwinder_new(&s->unwinder, err);
+	if (!rc)
+		rc = python_stacks_new(&s->python, err);
 	if (rc) {
 		session_free(s);
 		return rc;
@@ -101,6 +103,7 @@ void session_free(struct session *s)
 	if (!s)
 		return;
 	unwinder_free(s->unwinder);
+	python_stacks_free(s->python);
 	process_table_free(s->processes);
 	module_store_free(s->modules);
 	vec_release(&s->seen_ns);
@@ -424,6 +427,7 @@ bool session_sample(struct session *s, const struct raw_sample *raw, struct stor
 		.end = (uint8_t)stack.end,
 		.used_bytes = stack.used_bytes,
 		.live_frames = stack.live_frames,
+		.python = stack.python,
 	};
 	for (uint64_t i = 0; i < due; i++)
 		capture_record(s->writer, RECORD_SAMPLE, &record, sizeof(record));
@@ -456,6 +460,15 @@ size_t session_last_frames(const struct session *s, const uint32_t **ret)
 {
 	*ret = s->frame_ids;
 	return s->walked;
+}
+
+size_t session_last_python(const struct session *s, const struct placed_frame **ret)
+{
+	struct placed_frame *placed;
+	size_t count = python_stacks_last(s->python, &placed);
+
+	*ret = placed;
+	return count;
 }
 
 const struct unwind_frame *session_last_walk(const struct session *s)
@@ -503,6 +516,7 @@ void session_off_cpu(struct session *s, const struct off_cpu_interval *i)
 		.waker = (uint8_t)i->waker,
 		.end = (uint8_t)i->stack.end,
 		.open = (uint8_t)(i->was_open | i->still_open << 1),
+		.python = i->stack.python,
 	};
 
 	if (!th || !th->selected)

@@ -19,6 +19,7 @@
 #include "capture/window.h"
 #include "capture/writer.h"
 #include "os/proc.h"
+#include "python/python.h"
 #include "sample/modules.h"
 #include "sample/source.h"
 #include "unwind/unwind.h"
@@ -50,6 +51,19 @@ int session_adopt(struct session *s, pid_t pid, struct err *err);
  * exec itself. */
 void session_expect_exec(struct session *s, pid_t pid);
 
+/* The chain of Python frames of one thread state, copied with the registers. */
+struct raw_chain {
+	struct python_chain chain;
+	bool holds_gil;
+};
+
+/* Whether what CPython keeps of a thread may be read when its stack is stored. */
+enum python_when {
+	PYTHON_NOT_NOW, /* it runs: its frames are others by now */
+	PYTHON_STILL,   /* it stands still until the call is over: what is read is exact */
+	PYTHON_LIVE,    /* it runs, and is read all the same: what does not fit its stack is left out, and told */
+};
+
 /* One look at one thread: what a sampler copied, borrowed during the call. */
 struct raw_stack {
 	const uint64_t *kernel_ips; /* leaf first, without context markers; may be empty */
@@ -63,6 +77,12 @@ struct raw_stack {
 	struct unwind_dump early;
 	/* Of another stack that its frame pointers lead to, as read before `early`; may be empty. */
 	struct unwind_dump other;
+	/* Python frames: those that were copied (of each interpreter that the thread is in), else what its
+	 * memory says. */
+	const struct raw_chain *chains;
+	size_t chain_count;
+	enum python_when python;
+	uint64_t look; /* memory that was read for Python is good for all stacks with the same number, from 1 */
 };
 
 struct raw_sample {
@@ -80,6 +100,7 @@ struct stored_stack {
 	uint32_t leaf; /* its node in the recording; CAPTURE_NONE: no frame at all */
 	enum unwind_end end;
 	uint32_t used_bytes, live_frames; /* as in struct record_sample */
+	uint8_t python; /* SAMPLE_PYTHON_... */
 	bool switched; /* the stack goes on in another place, */
 	uint32_t other_bytes; /* and used so many bytes there, as far as it could be read */
 };
@@ -99,6 +120,18 @@ size_t session_last_frames(const struct session *s, const uint32_t **ret);
 
 /* The same frames as they were found. */
 const struct unwind_frame *session_last_walk(const struct session *s);
+
+/* A Python frame of a stack. */
+struct placed_frame {
+	size_t before; /* it stands in front of this native frame (leaf first), which runs it; their number: outside
+			  of all that are known */
+	size_t order;
+	uint32_t id;   /* in the recording */
+	struct python_frame frame;
+};
+
+/* The Python frames of the stack that was stored last, innermost first. Valid until the next one. */
+size_t session_last_python(const struct session *s, const struct placed_frame **ret);
 
 /* Walks a stack for the registers of its frames, as in struct unwind_target; nothing is stored. How many
  * frames there are, of which the last walk tells all. */

@@ -5,10 +5,19 @@
 
 #include "base/vec.h"
 #include "sample/processes.h"
+#include "sample/python/stacks.h"
 #include "sample/session.h"
 #include "sample/tail.h"
 
 #define FRAME_LIMIT 16384 /* half a millisecond a sample, in a recursion without end */
+
+#if defined(__aarch64__)
+#define SESSION_PC UNWIND_A64_PC
+#define SESSION_SP UNWIND_A64_SP
+#else
+#define SESSION_PC UNWIND_X86_PC
+#define SESSION_SP UNWIND_X86_RSP
+#endif
 
 struct session_keeper {
 	const struct session_keeper_ops *ops;
@@ -23,6 +32,7 @@ struct session {
 	struct process_table *processes;
 	struct unwinder *unwinder;
 	bool maps_untold;            /* nobody tells when something is mapped */
+	struct python_stacks *python;
 	struct tail tail;
 	struct unwind_frame *frames; /* room for FRAME_LIMIT */
 	uint32_t *frame_ids;         /* of the user frames in the last stack, in the recording */

@@ -28,6 +28,12 @@ static int live_open_file(
 	return proc_open_mapped_file(pid, m, err);
 }
 
+static int live_threads(const struct source *s, pid_t pid, struct pid_vec *ret, struct err *err)
+{
+	(void)s;
+	return proc_threads(pid, ret, err);
+}
+
 static int live_status(const struct source *s, pid_t id, struct proc_status *ret, struct err *err)
 {
 	(void)s;
@@ -52,6 +58,7 @@ static const struct source_ops live_ops = {
 	.read = live_read,
 	.each_mapping = live_each_mapping,
 	.open_file = live_open_file,
+	.threads = live_threads,
 	.status = live_status,
 	.command_line = live_command_line,
 	.thread_name = live_thread_name,

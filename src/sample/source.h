@@ -21,12 +21,13 @@ struct source {
 struct source_ops {
 	/* Copies memory from `addr` on, by process or thread; how many bytes there were, at most `len`. */
 	size_t (*read)(const struct source *s, pid_t id, uint64_t addr, void *buf, size_t len);
-	/* As proc_each_mapping(), proc_open_mapped_file(), proc_status_read(), proc_command_line() and
-	 * proc_thread_name(). */
+	/* As proc_each_mapping(), proc_open_mapped_file(), proc_threads(), proc_status_read(),
+	 * proc_command_line() and proc_thread_name(). */
 	int (*each_mapping)(const struct source *s, pid_t pid,
 		int (*each)(void *ctx, const struct proc_mapping *m), void *ctx, struct err *err);
 	int (*open_file)(
 		const struct source *s, pid_t pid, const struct proc_mapping *m, struct err *err);
+	int (*threads)(const struct source *s, pid_t pid, struct pid_vec *ret, struct err *err);
 	int (*status)(const struct source *s, pid_t id, struct proc_status *ret, struct err *err);
 	int (*command_line)(
 		const struct source *s, pid_t pid, char *buf, size_t size, struct err *err);

@@ -132,10 +132,28 @@ static uint32_t push_kernel(struct session *s, const struct raw_stack *raw, uint
 	return parent;
 }
 
-static uint32_t push_user(struct session *s, const struct process *p,
+/* Python frames that native frame `before` runs, on top of `parent`; *at counts them down. */
+static uint32_t push_python(struct session *s, const struct thread *th, size_t before, size_t *at,
+	uint32_t parent)
+{
+	struct placed_frame *placed;
+
+	python_stacks_last(s->python, &placed);
+	for (; *at && placed[*at - 1].before == before; (*at)--) {
+		struct placed_frame *f = &placed[*at - 1];
+
+		f->id = python_stacks_push(s, th, &f->frame);
+		parent = capture_stack(s->writer, parent, f->id);
+	}
+	return parent;
+}
+
+static uint32_t push_user(struct session *s, const struct thread *th,
 	const struct unwind_frame *frames, size_t count)
 {
-	uint32_t parent = CAPTURE_NONE;
+	struct placed_frame *placed;
+	size_t python = python_stacks_last(s->python, &placed);
+	uint32_t parent = push_python(s, th, count, &python, CAPTURE_NONE);
 
 	for (size_t i = count; i-- > 0;) {
 		struct record_frame frame = {
@@ -148,12 +166,14 @@ static uint32_t push_user(struct session *s, const struct process *p,
 			.source = frames[i].source == UNWIND_FROM_LIVE ? UNWIND_FROM_DUMP
 								       : frames[i].source,
 			.is_return = frames[i].is_return,
+			.role = python_stacks_role(s, th, i),
 		};
 		uint32_t id = capture_frame(s->writer, &frame);
 
-		jit_seen(s, p, id);
+		jit_seen(s, th->process, id);
 		s->frame_ids[i] = id;
 		parent = capture_stack(s->writer, parent, id);
+		parent = push_python(s, th, i, &python, parent);
 	}
 	return parent;
 }
@@ -179,10 +199,8 @@ static size_t walk_for(struct session *s, const struct thread *th, const struct 
 
 #if defined(__aarch64__)
 	target.arch = UNWIND_AARCH64;
-	s->sampled_pc = raw->regs.value[UNWIND_A64_PC];
-#else
-	s->sampled_pc = raw->regs.value[UNWIND_X86_PC];
 #endif
+	s->sampled_pc = raw->regs.value[SESSION_PC];
 	count = unwinder_walk(
 		s->unwinder, &target, &raw->regs, &raw->dump, s->frames, FRAME_LIMIT, ret_end);
 	s->other_stack = ctx.other;
@@ -275,11 +293,13 @@ void session_store_stack(struct session *s, const struct thread *th, const struc
 	enum unwind_end end;
 	size_t count = unwind_user(s, th, raw, &end);
 
+	python_stacks_find(s, th, raw, count, end);
 	*ret = (struct stored_stack){
-		.leaf = push_kernel(s, raw, push_user(s, th->process, s->frames, count)),
+		.leaf = push_kernel(s, raw, push_user(s, th, s->frames, count)),
 		.end = end,
 		.used_bytes = used_bytes(raw, s->frames, count),
 		.live_frames = live_frames(s->frames, count),
+		.python = python_stacks_marks(s->python),
 		.switched = count && s->other_stack,
 		.other_bytes = other_bytes(s->other_stack, s->frames, count),
 	};

@@ -37,6 +37,7 @@ struct symbol_level {
 	const char *name; /* demangled; never NULL */
 	const char *file; /* NULL when unknown */
 	uint32_t line;    /* 0 when unknown */
+	uint32_t column;  /* of Python code, from 1; 0 when unknown */
 };
 
 #define SYMBOL_MAX_LEVELS 64

@@ -59,8 +59,8 @@ static void word(
 }
 #define WORD(d, name, words, v) word(d, name, words, sizeof(words) / sizeof((words)[0]), v)
 
-static const char *const module_kinds[] = {"file", "vdso", "kernel", "jit"};
-static const char *const frame_kinds[] = {"user", "kernel"};
+static const char *const module_kinds[] = {"file", "vdso", "kernel", "jit", "python"};
+static const char *const frame_kinds[] = {"user", "kernel", "python"};
 static const char *const sources[] = {"dump", "live", "regs"};
 static const char *const wakers[] = {"unknown", "thread", "interrupt"};
 static const char *const openings[] = {"no", "began-before", "not-over", "both"};

@@ -309,6 +309,15 @@ static const struct core_thread *find_thread(const struct core_info *info, pid_t
 	return NULL;
 }
 
+static int kept_threads(const struct source *s, pid_t pid, struct pid_vec *ret, struct err *err)
+{
+	(void)pid;
+	vec_each(&core_file_info(core_of(s)->file)->threads, t)
+		if (vec_push(ret, t->tid))
+			return err_nomem(err);
+	return 0;
+}
+
 static int kept_status(const struct source *s, pid_t id, struct proc_status *ret, struct err *err)
 {
 	const struct core_info *info = core_file_info(core_of(s)->file);
@@ -347,6 +356,7 @@ static const struct source_ops kept_ops = {
 	.read = kept_read,
 	.each_mapping = kept_each_mapping,
 	.open_file = kept_open_file,
+	.threads = kept_threads,
 	.status = kept_status,
 	.command_line = kept_command_line,
 	.thread_name = kept_thread_name,

@@ -73,6 +73,7 @@ static void free_threads(struct snapshot_threads *threads)
 {
 	vec_each(threads, t) {
 		free((*t)->frames);
+		free((*t)->python);
 		free(*t);
 	}
 	vec_release(threads);

@@ -65,8 +65,11 @@ struct snapshot_thread {
 	bool again, running_tried; /* its own: the stack is to be tried again; it was sampled */
 	bool has_stack;
 	enum unwind_end end;     /* of the stack: UNWIND_ROOT where it is whole */
-	struct snapshot_frame *frames; /* leaf first */
+	struct snapshot_frame *frames; /* leaf first; machine code alone, */
 	size_t frame_count;
+	struct placed_frame *python;   /* and the Python frames that these run, innermost first */
+	size_t python_count;
+	uint8_t python_marks;          /* SAMPLE_PYTHON_... */
 	bool one_place;          /* SNAPSHOT_SAMPLED: seen several times, and always in the same few instructions */
 	/* snapshot_again(): */
 	bool seen_again, moved_since; /* it is still there; it has run since, or is gone */

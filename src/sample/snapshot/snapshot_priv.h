@@ -28,6 +28,7 @@ struct snapshot {
 	struct session *session;
 	struct live_names *names;
 	VEC(struct snapshot_process *) processes;
+	uint64_t look_number;    /* of the last look, from 1 */
 	uint8_t *bytes;          /* a copy of a stack */
 	struct running_cost running;
 	bool used_proc, used_bpf;

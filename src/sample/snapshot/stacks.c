@@ -38,6 +38,20 @@ static struct raw_stack copy_stack(struct snapshot *s, const struct thread_look 
 }
 
 /* The stack that the session has walked last becomes the thread's. */
+static void take_python(struct snapshot *s, struct snapshot_thread *t)
+{
+	const struct placed_frame *placed;
+	size_t count = session_last_python(s->session, &placed);
+
+	free(t->python);
+	t->python_count = 0;
+	t->python = count ? calloc(count, sizeof(*t->python)) : NULL;
+	if (!t->python)
+		return;
+	memcpy(t->python, placed, count * sizeof(*placed));
+	t->python_count = count;
+}
+
 static void take_frames(struct snapshot *s, struct snapshot_thread *t, enum unwind_end end)
 {
 	const struct unwind_frame *walked = session_last_walk(s->session);
@@ -60,9 +74,12 @@ static void walk(struct snapshot *s, struct snapshot_thread *t, const struct raw
 {
 	struct stored_stack stack;
 
-	if (raw->has_regs && session_stack(s->session, t->process->pid, t->look.tid,
-				     clock_monotonic_ns(), raw, &stack))
-		take_frames(s, t, stack.end);
+	if (!raw->has_regs || !session_stack(s->session, t->process->pid, t->look.tid, clock_monotonic_ns(),
+				      raw, &stack))
+		return;
+	take_frames(s, t, stack.end);
+	take_python(s, t);
+	t->python_marks = stack.python;
 }
 
 static void walk_sleeper(struct snapshot *s, struct snapshot_thread *t)
@@ -73,13 +90,15 @@ static void walk_sleeper(struct snapshot *s, struct snapshot_thread *t)
 	if (t->faith != SNAPSHOT_ASLEEP)
 		return;
 	raw = copy_stack(s, &t->look);
+	raw.python = PYTHON_STILL;
+	raw.look = s->look_number;
 	walk(s, t, &raw);
 }
 
 static void forget_stack(struct snapshot_thread *t)
 {
 	t->has_stack = false;
-	t->frame_count = 0;
+	t->frame_count = t->python_count = 0;
 }
 
 /* ---- exact or not ---- */
@@ -246,7 +265,11 @@ static void take_samples(struct snapshot *s, struct snapshot_thread *t, const st
 			last = it;
 	if (!last)
 		return;
-	walk(s, t, &last->stack);
+
+	struct raw_stack raw = last->stack;
+
+	raw.python = raw.python == PYTHON_NOT_NOW ? PYTHON_LIVE : raw.python;
+	walk(s, t, &raw);
 	t->one_place = is_one_place(samples, t->look.tid);
 }
 

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "sample/python/interleave.h"
+
+/* A marker that is in no known frame, for one could not be unwound exactly, is looked for in the next frames
+ * that end this near above it. */
+#define NEAR_BYTES (1u << 20)
+
+/* The native frame that holds the marker. Frames of other stacks (signals, coroutines) may lie between, so
+ * the one that contains it is asked for first. */
+static size_t frame_of_marker(const struct native_stack *n, uint64_t marker)
+{
+	uint64_t low = n->sp;
+
+	for (size_t i = 0; i < n->count; i++) {
+		if (low && marker >= low && marker < n->frames[i].cfa)
+			return i;
+		low = n->frames[i].cfa;
+	}
+	for (size_t i = 0; i < n->count; i++)
+		if (n->frames[i].cfa > marker && n->frames[i].cfa - marker < NEAR_BYTES)
+			return i;
+	return n->count;
+}
+
+/* Below the stack pointer is what has been returned from. */
+static bool is_stale(const struct native_stack *n, uint64_t marker)
+{
+	return n->sp && marker < n->sp && n->sp - marker < NEAR_BYTES;
+}
+
+/* Frames from `i` up to and with their entry belong to one call of the evaluation function. */
+static size_t group_end(const struct python_frame *frames, size_t i, size_t count)
+{
+	while (i < count && !frames[i].entry)
+		i++;
+	return i < count ? i + 1 : count;
+}
+
+static bool has_markers(const struct python_frame *frames, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (frames[i].marker)
+			return true;
+	return false;
+}
+
+static size_t by_markers(const struct native_stack *n, const struct python_frame *frames, size_t count,
+	size_t *ret_before)
+{
+	size_t stale = 0, end;
+
+	for (size_t i = 0; i < count; i = end) {
+		uint64_t marker;
+		size_t at;
+
+		end = group_end(frames, i, count);
+		marker = frames[end - 1].marker;
+		at = !marker ? n->count : is_stale(n, marker) ? PYTHON_STALE : frame_of_marker(n, marker);
+		stale += at == PYTHON_STALE ? end - i : 0;
+		while (i < end)
+			ret_before[i++] = at;
+	}
+	return stale;
+}
+
+/*
+ * Without markers each Python frame is one call of the evaluation function, and these stand in the same
+ * order. Where there are more or fewer of the one than of the other, the newest call has not got its frame yet or
+ * has given it up, so both are counted from the outermost; a native stack that was cut off is counted
+ * from the innermost.
+ */
+static void by_order(const struct native_stack *n, size_t count, size_t *ret_before)
+{
+	size_t calls = 0, surplus, frame;
+
+	for (size_t i = 0; i < n->count; i++)
+		calls += n->evaluates && n->evaluates(n->ctx, &n->frames[i]);
+	surplus = n->rooted && calls > count ? calls - count : 0; /* innermost calls without a frame */
+	frame = n->rooted && count > calls ? count - calls : 0;   /* innermost frames without a call */
+	for (size_t i = 0; i < frame; i++)
+		ret_before[i] = 0;
+	for (size_t i = 0; i < n->count && calls && frame < count; i++) {
+		if (!n->evaluates(n->ctx, &n->frames[i]))
+			continue;
+		if (surplus)
+			surplus--;
+		else
+			ret_before[frame++] = i;
+	}
+	while (frame < count)
+		ret_before[frame++] = n->count;
+}
+
+size_t python_interleave(const struct native_stack *native, const struct python_frame *frames, size_t count,
+	size_t *ret_before)
+{
+	if (has_markers(frames, count))
+		return by_markers(native, frames, count, ret_before);
+	by_order(native, count, ret_before);
+	return 0;
+}

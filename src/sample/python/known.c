@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "sample/python/known.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sample/python/place.h"
+#include "sample/session_priv.h"
+
+/* A thread that is not in the list may have begun just now: the list is read again, this often at most. */
+#define THREADS_AGAIN_NS (20 * NS_PER_MS)
+/* An interpreter that is not ready yet, or could not be read. */
+#define OPEN_AGAIN_NS (50 * NS_PER_MS)
+
+/* ---- a process ---- */
+
+
+void python_of_process_free(struct python_of_process *p)
+{
+	if (!p)
+		return;
+	python_free(p->python);
+	vec_release(&p->threads);
+	vec_release(&p->functions);
+	free(p);
+}
+
+static bool read_by_thread(void *ctx, uint64_t addr, void *buf, size_t len)
+{
+	const struct python_of_process *p = ctx;
+
+	return source_read(p->source, p->reader, addr, buf, len);
+}
+
+static const struct python_file *file_of(struct module *m)
+{
+	if (!m->file || m->kind != MODULE_FILE)
+		return NULL;
+	if (!m->python) {
+		m->python = calloc(1, sizeof(*m->python));
+		if (m->python) {
+			python_file_look(m->file, m->python);
+			elf_file_rest(m->file);
+		}
+	}
+	return m->python && m->python->there ? m->python : NULL;
+}
+
+/* Which of the mapped files holds a runtime. ctypes may map a program a second time: the first one counts, which
+ * has the memory that it runs with. */
+static const struct space_mapping *find_runtime(const struct process *p)
+{
+	vec_each(&p->mappings, m)
+		if (!m->meaningless && file_of(m->module))
+			return m;
+	return NULL;
+}
+
+static void open_python(struct process *p, uint64_t now)
+{
+	struct python_of_process *of = p->python;
+	const struct space_mapping *m = find_runtime(p);
+	struct python_place place;
+
+	of->looked_mappings = p->mappings.len;
+	if (!m)
+		return;
+	of->module = m->module;
+	place = python_place_at(m->module->python, m->bias);
+	if (python_new(&(struct python_memory){of, read_by_thread}, &place, &of->python, &of->refusal))
+		of->open_again_ns = of->refusal.code == EOPNOTSUPP ? UINT64_MAX : now + OPEN_AGAIN_NS;
+}
+
+static struct python_of_process *known(struct session *s, struct process *p, pid_t reader)
+{
+	if (!p->python) {
+		p->python = calloc(1, sizeof(*p->python));
+		if (!p->python)
+			return NULL;
+		p->python->source = s->source;
+		p->python->looked_mappings = SIZE_MAX;
+	}
+	p->python->reader = reader;
+	return p->python;
+}
+
+struct python *python_of_process(struct session *s, struct process *p, pid_t reader)
+{
+	struct python_of_process *of = known(s, p, reader);
+	uint64_t now;
+
+	if (!of || of->python)
+		return of ? of->python : NULL;
+	if (!of->refusal.code && of->looked_mappings == p->mappings.len)
+		return NULL;
+	now = clock_monotonic_ns();
+	if (!of->refusal.code || now >= of->open_again_ns)
+		open_python(p, now);
+	return of->python;
+}
+
+const char *python_of_process_refusal(const struct process *p)
+{
+	return p->python && !p->python->python ? p->python->refusal.text : "";
+}
+
+/* ---- its threads ---- */
+
+static int compare_threads(const void *a, const void *b)
+{
+	const struct known_python_thread *x = a, *y = b;
+
+	return (x->tid > y->tid) - (x->tid < y->tid);
+}
+
+/* Ids of the process's threads as it knows them itself: in a pid namespace of its own these are others. */
+struct ids {
+	VEC(uint32_t) inner;
+	bool outside; /* they are not ours */
+	struct pid_vec ours;
+};
+
+static void read_ids(struct session *s, const struct process *p, struct ids *ret)
+{
+	struct proc_status status = {0};
+
+	*ret = (struct ids){0};
+	if (s->source->ops->threads(s->source, p->pid, &ret->ours, NULL))
+		return;
+	ret->outside = !s->source->still && !s->source->ops->status(s->source, p->pid, &status, NULL) &&
+		status.ns_pid && status.ns_pid != p->pid;
+	for (size_t i = 0; i < ret->ours.len; i++) {
+		pid_t inner = ret->ours.data[i];
+
+		if (ret->outside)
+			inner = s->source->ops->status(s->source, inner, &status, NULL)
+				? 0
+				: status.ns_pid;
+		if (vec_push(&ret->inner, (uint32_t)inner))
+			return;
+	}
+}
+
+static pid_t ours_of(const struct ids *ids, uint32_t inner)
+{
+	if (!ids->outside)
+		return (pid_t)inner;
+	for (size_t i = 0; i < ids->inner.len; i++)
+		if (ids->inner.data[i] == inner)
+			return ids->ours.data[i];
+	return 0;
+}
+
+static void read_threads(struct session *s, struct process *p)
+{
+	struct python_of_process *of = p->python;
+	struct python_threads threads = {0};
+	struct ids ids;
+
+	read_ids(s, p, &ids);
+	python_threads(of->python, ids.inner.data, ids.inner.len, &threads, NULL);
+	of->threads.len = 0;
+	vec_each(&threads, t)
+		if (vec_push(&of->threads, (struct known_python_thread){ours_of(&ids, t->native_id), *t}))
+			break;
+	if (of->threads.len)
+		qsort(of->threads.data, of->threads.len, sizeof(*of->threads.data), compare_threads);
+	vec_release(&threads);
+	vec_release(&ids.inner);
+	vec_release(&ids.ours);
+}
+
+static size_t states_of(const struct python_of_process *of, pid_t tid, struct python_thread *ret,
+	size_t limit)
+{
+	size_t low = 0, high = of->threads.len, count = 0;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (of->threads.data[middle].tid < tid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < of->threads.len && of->threads.data[low].tid == tid && count < limit; low++)
+		ret[count++] = of->threads.data[low].thread;
+	return count;
+}
+
+/* States that were freed since the list was read: another thread's may stand there now. */
+static bool still_there(const struct python_of_process *of, const struct python_thread *states, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!python_thread_stands(of->python, &states[i]))
+			return false;
+	return true;
+}
+
+size_t python_thread_states(struct session *s, const struct thread *th, struct python_thread *ret,
+	size_t limit)
+{
+	struct python *python = python_of_process(s, th->process, th->tid);
+	struct python_of_process *of = th->process->python;
+	size_t count = python ? states_of(of, th->tid, ret, limit) : 0;
+	uint64_t now;
+
+	if (!python || (count && still_there(of, ret, count)))
+		return count;
+	now = clock_monotonic_ns();
+	if (!count && now - of->threads_ns < THREADS_AGAIN_NS)
+		return 0;
+	of->threads_ns = now;
+	python_refresh(python);
+	read_threads(s, th->process);
+	return states_of(of, th->tid, ret, limit);
+}

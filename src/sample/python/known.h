@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which of the sampled processes run CPython, and which of their threads is which of its threads.
+ *
+ * Found out when it is first asked for, and again when more was mapped, or threads have begun.
+ */
+#ifndef SONDE_SAMPLE_PYTHON_KNOWN_H
+#define SONDE_SAMPLE_PYTHON_KNOWN_H
+
+#include "base/vec.h"
+#include "python/python.h"
+#include "sample/session.h"
+
+struct process;
+struct thread;
+
+struct known_python_thread {
+	pid_t tid; /* as we know it */
+	struct python_thread thread;
+};
+
+/* Of struct process. Fields are for those who take stacks (stacks.c), which may change the last two. */
+struct python_of_process {
+	const struct source *source;
+	pid_t reader;                  /* the thread by which memory is read */
+	struct python *python;         /* NULL: not found, or refused */
+	const struct module *module;   /* that holds the runtime */
+	size_t looked_mappings;        /* there were so many when it was looked for */
+	uint64_t open_again_ns, threads_ns;
+	struct err refusal;
+	VEC(struct known_python_thread) threads; /* ascending by tid */
+	uint64_t look;                 /* raw_stack.look of what python_refresh() has not forgotten */
+	VEC(uint32_t) functions;       /* by the serial of a code object: 1 + its function's number; 0: none yet */
+};
+
+/* NULL is fine. */
+void python_of_process_free(struct python_of_process *p);
+
+/* The CPython of a process, its memory read by one of its threads that is alive; NULL: it has none, or none that
+ * can be read. */
+struct python *python_of_process(struct session *s, struct process *p, pid_t reader);
+
+/* Why there is none though it was found: "CPython 3.7 is not supported..."; "": there is nothing to say. */
+const char *python_of_process_refusal(const struct process *p);
+
+/* The states of a thread, one for each interpreter it was in, at most `limit`; how many. */
+#define PYTHON_MOST_STATES 8u
+size_t python_thread_states(struct session *s, const struct thread *th, struct python_thread *ret,
+	size_t limit);
+
+#endif
