@@ -257,13 +257,12 @@ static size_t tidy_record(enum record_type type, void *record)
 	case RECORD_MAPPING:
 		return sizeof(struct record_mapping);
 	case RECORD_SAMPLE:
-		((struct record_sample *)record)->pad = 0;
 		return sizeof(struct record_sample);
 	case RECORD_LOSS:
 		((struct record_loss *)record)->pad = 0;
 		return sizeof(struct record_loss);
 	case RECORD_OFF_CPU:
-		memset(((struct record_off_cpu *)record)->pad, 0, 2);
+		((struct record_off_cpu *)record)->pad = 0;
 		return sizeof(struct record_off_cpu);
 	case RECORD_THREAD_TIMES:
 		return sizeof(struct record_thread_times);
@@ -313,10 +312,7 @@ void capture_symbol(struct capture_writer *w, uint32_t frame, uint8_t reason,
 		levels += count - CAPTURE_MAX_LEVELS;
 		count = CAPTURE_MAX_LEVELS;
 	}
-	for (size_t i = 0; i < count; i++) {
-		kept[i] = levels[i];
-		kept[i].pad = 0;
-	}
+	memcpy(kept, levels, count * sizeof(*kept));
 	r.level_count = (uint16_t)count;
 	writer_add_record(w, RECORD_SYMBOL, &r, sizeof(r), kept, count * sizeof(*kept));
 }

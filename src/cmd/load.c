@@ -54,6 +54,8 @@ int load_check(const struct options_usage *usage, struct load_request *request)
 	vec_release(&request->state_words);
 	if (status == STATUS_OK && request->idle && request->no_idle)
 		return options_complain(usage, "--idle and --no-idle at the same time");
+	if (status == STATUS_OK && request->python_only && request->native_only)
+		return options_complain(usage, "--python-only and --native-only at the same time");
 	return status;
 }
 
@@ -101,6 +103,10 @@ int load_profile(const char *command, const char *path, const struct load_reques
 		.no_inline = request->no_inline,
 		.states = request->states,
 		.brief_waits = request->brief_waits,
+		.interpreter = request->interpreter,
+		.python_only = request->python_only,
+		.native_only = request->native_only,
+		.gil = request->gil,
 		.idle_apart = !request->idle && (request->no_idle || request->idle_apart),
 	};
 	rc = profile_load(path, &options, &p, err);

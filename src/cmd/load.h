@@ -14,6 +14,7 @@ struct load_request {
 	struct option_list state_words; /* as given: names, or several with commas between them */
 	bool idle, no_idle;
 	bool no_inline;
+	bool interpreter, python_only, native_only, gil; /* as in struct profile_filter */
 	bool idle_apart; /* what the command does when neither --idle nor --no-idle is given */
 	bool brief_waits; /* as in struct profile_filter */
 	uint32_t states;  /* set by load_check() */
@@ -31,7 +32,15 @@ struct load_request {
 		OPTION_FLAG(0, "no-idle", type, member.no_idle,                                    \
 			"leave out the stacks of threads that only waited"),                       \
 		OPTION_FLAG(0, "no-inline", type, member.no_inline,                                \
-			"leave out inlined functions: their time is their caller's")
+			"leave out inlined functions: their time is their caller's"),              \
+		OPTION_FLAG(0, "show-interpreter", type, member.interpreter,                       \
+			"Python's own C functions as well, beside the Python frames that they run"), \
+		OPTION_FLAG(0, "python-only", type, member.python_only,                            \
+			"Python frames alone, and only samples that have some"),                   \
+		OPTION_FLAG(0, "native-only", type, member.native_only,                            \
+			"leave out Python frames"),                                                \
+		OPTION_FLAG(0, "gil", type, member.gil,                                            \
+			"only samples of threads that held Python's interpreter lock")
 
 /* STATUS_OK, or the complaint about the options has been made and this is the exit status. */
 int load_check(const struct options_usage *usage, struct load_request *request);

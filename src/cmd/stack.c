@@ -13,7 +13,7 @@
 
 struct stack_args {
 	struct thread_options threads;
-	bool json, stop;
+	bool json, stop, interpreter;
 	const char *output;
 	struct target_options target;
 };
@@ -22,6 +22,8 @@ static const struct option_spec stack_options[] = {
 	OPTIONS_THREADS(struct stack_args, threads),
 	OPTION_FLAG(0, "stop-running", struct stack_args, stop,
 		"stop threads that run for some microseconds, instead of sampling them"),
+	OPTION_FLAG(0, "show-interpreter", struct stack_args, interpreter,
+		"Python's own C functions as well, beside the Python frames that they run"),
 	OPTION_FLAG(0, "json", struct stack_args, json, "for scripts (docs/JSON.md)"),
 	OPTION_STRING('o', "output", struct stack_args, output, "FILE", "write there instead of stdout"),
 	OPTIONS_TARGET(struct stack_args, target),
@@ -74,16 +76,16 @@ static int select_threads(const struct stack_args *args, const struct snapshot_p
 static int print(const struct stack_args *args, struct snapshot *s, const struct stack_threads *threads,
 	struct err *err)
 {
+	struct stacks_options options = {.interpreter = args->interpreter};
 	struct buf text = {0};
-	struct term term;
 	FILE *out;
 	int rc = cmd_open_output(args->output, &out, err);
 
 	if (rc)
 		return rc;
-	term = term_describe(fileno(out));
-	rc = args->json ? view_stacks_json(s, threads, &text, err)
-			: view_stacks(s, threads, &term, &text, err);
+	options.term = term_describe(fileno(out));
+	rc = args->json ? view_stacks_json(s, threads, &options, &text, err)
+			: view_stacks(s, threads, &options, &text, err);
 	if (!rc)
 		fwrite(text.data, 1, text.len, out);
 	buf_release(&text);

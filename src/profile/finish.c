@@ -331,6 +331,7 @@ static void sort_samples(struct profile *p)
 /* Frames of each sort from a node to the root. */
 struct path_count {
 	uint32_t guessed, fp, prologue, unresolved;
+	bool python;       /* there is at least one of Python */
 	bool guessed_root; /* the outermost one was guessed */
 };
 
@@ -363,6 +364,7 @@ static void count_paths(const struct profile *p, struct path_count *paths)
 		c.fp += f->how == UNWIND_FP && f->kind == FRAME_USER;
 		c.prologue += f->how == UNWIND_PROLOGUE;
 		c.unresolved += is_unresolved(p, f);
+		c.python |= f->kind == FRAME_PYTHON;
 		paths[i] = c;
 	}
 }
@@ -398,8 +400,11 @@ static void count_stack(struct profile *p, const struct profile_sample *s,
 		q->intervals_without_stack += code == PROFILE_NONE;
 		q->intervals_thinned += p->waits.data[s->wait].thinned;
 	}
+	q->python_torn += (s->python & SAMPLE_PYTHON_TORN) != 0;
+	q->python_cut += (s->python & SAMPLE_PYTHON_CUT) != 0;
 	if (code == PROFILE_NONE)
 		return;
+	q->python += paths[code].python;
 	q->frames += p->nodes.data[code].depth;
 	q->live_frames += s->live_frames;
 	q->guessed_frames += paths[code].guessed;
@@ -453,8 +458,10 @@ int loader_finish(struct loader *l, struct err *err)
 		loader_add_state_frames(l) || loader_thread_states(l))
 		return err_nomem(err);
 	loader_filter_samples(l);
+	if (loader_filter_python(l))
+		return err_nomem(err);
 	sort_samples(l->p);
-	if (measure_quality(l->p))
+	if (measure_quality(l->p) || loader_hide_frames(l))
 		return err_nomem(err);
 	return 0;
 }

@@ -170,6 +170,7 @@ static int load_frame(struct loader *l, const struct record_frame *r)
 		.module = id_map_find(&l->module_ids, r->module),
 		.kind = r->kind,
 		.how = r->how,
+		.role = r->role,
 		.source = r->source,
 		.is_return = r->is_return != 0,
 	};
@@ -225,6 +226,7 @@ static int load_sample(struct loader *l, const struct record_sample *r)
 		.live_frames = r->live_frames,
 		.cpu = r->cpu,
 		.wait = PROFILE_NONE,
+		.python = r->python,
 	};
 
 	note_time(l, r->time_ns);
@@ -272,6 +274,7 @@ static int load_off_cpu(struct loader *l, const struct record_off_cpu *r)
 		.used_bytes = r->used_bytes,
 		.live_frames = r->live_frames,
 		.cpu = r->cpu,
+		.python = r->python,
 	};
 	struct profile_wait w = {
 		.start_ns = r->start_ns,

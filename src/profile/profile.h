@@ -77,6 +77,7 @@ struct profile_frame {
 	uint32_t first_level; /* into levels; innermost first */
 	uint32_t level_count; /* >= 1 */
 	uint8_t kind, how, source; /* kind: enum frame_kind, or PROFILE_FRAME_STATE */
+	uint8_t role;         /* enum frame_role */
 	bool is_return;
 };
 
@@ -144,6 +145,7 @@ struct profile_sample {
 	uint16_t cpu;
 	uint8_t end; /* enum unwind_end */
 	uint8_t state; /* enum thread_state */
+	uint8_t python; /* SAMPLE_PYTHON_... */
 };
 
 /* How far the stacks may be believed, for the samples that pass the filter. An interval off the CPU
@@ -161,6 +163,8 @@ struct profile_quality {
 	uint64_t fp_frames, prologue_frames;
 	uint64_t live_frames;
 	uint64_t unresolved_frames;
+	uint64_t python, python_torn, python_cut; /* stacks with Python frames; those that lack some of them,
+						     which may have none left */
 	double rooted_pct, truncated_pct, guessed_frames_pct, fp_frames_pct, prologue_frames_pct;
 	double unresolved_frames_pct;
 	double live_frames_pct;
@@ -219,6 +223,11 @@ struct profile_filter {
 	 * is that of whole stacks all the same. */
 	bool brief_waits;
 	bool no_inline;        /* one level a frame: the real function */
+	/* Of stacks with Python frames. Quality is that of whole stacks all the same. */
+	bool interpreter;      /* keep the interpreter's own functions (symbol/interpreter.h) */
+	bool python_only;      /* keep Python frames alone, and samples that have some */
+	bool native_only;      /* leave out Python frames; the interpreter's own are kept then */
+	bool gil;              /* keep samples whose thread held the interpreter lock */
 };
 
 /* Frames that a recording cut short left without names (no SYMBOL records) are named from the

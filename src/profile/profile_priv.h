@@ -5,6 +5,7 @@
  *   naming.c  frames without SYMBOL records -> names from local files
  *   finish.c  struct loader -> what profile.h promises
  *   states.c  the same for time off the CPU
+ *   python.c  what is shown of stacks with Python frames
  */
 #ifndef SONDE_PROFILE_PROFILE_PRIV_H
 #define SONDE_PROFILE_PROFILE_PRIV_H
@@ -94,6 +95,11 @@ void loader_find_mode(struct loader *l);
 int loader_add_state_frames(struct loader *l);
 int loader_thread_states(struct loader *l);
 void loader_filter_samples(struct loader *l);
+
+/* Samples of stacks without what the filter asks of Python (python.c): dropped. Then, when quality was
+ * measured, frames that are not to be shown leave the stacks. 0 or -ENOMEM. */
+int loader_filter_python(struct loader *l);
+int loader_hide_frames(struct loader *l);
 
 /* Whether a frame was guessed; `inner` is the frame it called, NULL for the leaf. */
 static inline bool frame_is_guess(const struct profile_frame *f, const struct profile_frame *inner)

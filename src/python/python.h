@@ -99,6 +99,10 @@ VEC_TYPE(python_threads, struct python_thread);
 int python_threads(struct python *p, const uint32_t *tids, size_t tid_count, struct python_threads *ret,
 	struct err *err);
 
+/* Whether a state that python_threads() told is still that thread's: it may have been freed, and another's may
+ * stand in its place. */
+bool python_thread_stands(struct python *p, const struct python_thread *thread);
+
 /* ---- frames as they stand in memory ---- */
 
 /*

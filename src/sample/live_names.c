@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "sample/naming_priv.h"
+#include "symbol/interpreter.h"
 
 /* Perf maps and jitdumps are read again for a name that was not there, this often at most. */
 #define JIT_AGAIN_NS NS_PER_S
@@ -91,7 +92,8 @@ static struct live_name python_name(struct live_names *l, const struct record_fr
 	const char *file;
 	struct symbol_answer answer = python_stacks_name(l->session->python, f, &file);
 
-	return (struct live_name){.answer = answer, .module = base_name(file), .start = f->address};
+	return (struct live_name){.answer = answer, .module = base_name(file), .start = f->address,
+		.python = true};
 }
 
 struct live_name live_name_of(struct live_names *l, uint32_t frame)
@@ -118,5 +120,10 @@ struct live_name live_name_of(struct live_names *l, uint32_t frame)
 		name.start = f.address;
 	if (module)
 		name.module = base_name(module->path);
+	name.interpreter = f.role == FRAME_EVALUATES ||
+		(f.role == FRAME_OF_RUNTIME &&
+			interpreter_machinery(name.answer.count
+					? name.answer.levels[name.answer.count - 1].name
+					: NULL));
 	return name;
 }

@@ -22,6 +22,9 @@ struct live_name {
 	struct symbol_answer answer; /* valid until the next call */
 	const char *module;          /* base name of its file, "[jit]", ...; NULL: not mapped */
 	bool generated;              /* code without a file */
+	bool python;                 /* a Python frame */
+	bool interpreter;            /* machinery of the interpreter, beside the Python frames that it runs
+					(symbol/interpreter.h) */
 	uint64_t start;              /* without a name: where its function starts, else its address */
 };
 

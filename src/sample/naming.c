@@ -106,8 +106,12 @@ static void write_unnamed(const struct naming *n, uint32_t id, const struct reco
 static void name_frame(const struct naming *n, uint32_t id, const struct record_frame *frame)
 {
 	struct capture_writer *w = n->session->writer;
-	struct symbol_answer answer = naming_resolve(n, id, frame);
+
+	if (frame->kind == FRAME_PYTHON && python_stacks_told(n->session->python, id))
+		return;
+
 	struct record_symbol_level levels[SYMBOL_MAX_LEVELS];
+	struct symbol_answer answer = naming_resolve(n, id, frame);
 
 	for (size_t i = 0; i < answer.count; i++) {
 		const struct symbol_level *level = &answer.levels[i];

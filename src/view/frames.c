@@ -17,37 +17,58 @@ static const char *base_name(const char *path)
 
 struct wait_own_part stack_whole(const struct snapshot_thread *t)
 {
-	return (struct wait_own_part){.end = t->frame_count};
+	return (struct wait_own_part){.end = t->step_count};
+}
+
+/* Whether what is above the step was not called by it but interrupted it: it is where the kernel returns to from
+ * a signal handler. */
+static bool is_signal(const struct snapshot_thread *t, size_t step)
+{
+	const struct snapshot_frame *native = t->steps[step].native;
+	size_t next = native ? (size_t)(native - t->frames) + 1 : t->frame_count;
+
+	return next < t->frame_count && !t->frames[next].at.is_return;
+}
+
+/* Lines of one step from a level on; false: enough. */
+static bool step_lines(struct snapshot *s, const struct snapshot_thread *t, size_t step, size_t level,
+	const struct stack_ask *ask)
+{
+	struct live_name name = snapshot_name(s, t->steps[step].id);
+	struct stack_line line = {
+		.module = name.module,
+		.address = name.start,
+		.python = name.python,
+		.guessed = t->steps[step].native && t->steps[step].native->at.how == UNWIND_SCAN,
+	};
+
+	if (name.interpreter && !ask->interpreter)
+		return true;
+	if (is_signal(t, step)) {
+		line.function = "[signal]";
+		name.answer.count = 0;
+	}
+	if (!name.answer.count)
+		return ask->each(ask->ctx, &line);
+	for (; level < name.answer.count; level++) {
+		line.function = name.answer.levels[level].name;
+		line.path = name.answer.levels[level].file;
+		line.file = base_name(line.path);
+		line.line = name.answer.levels[level].line;
+		line.column = name.answer.levels[level].column;
+		line.inlined = level + 1 < name.answer.count;
+		if (!ask->each(ask->ctx, &line))
+			return false;
+	}
+	return true;
 }
 
 void stack_lines(struct snapshot *s, const struct snapshot_thread *t, const struct wait_own_part *part,
-	bool (*each)(void *ctx, const struct stack_line *line), void *ctx)
+	const struct stack_ask *ask)
 {
-	for (size_t i = part->frame; i < part->end; i++) {
-		struct live_name name = snapshot_name(s, t->frames[i].id);
-		struct stack_line line = {
-			.module = name.module,
-			.address = name.start,
-			.guessed = t->frames[i].at.how == UNWIND_SCAN,
-		};
-
-		/* The frame above was not called but interrupted: this is where the kernel returns from
-		 * a signal handler. */
-		if (i + 1 < t->frame_count && !t->frames[i + 1].at.is_return) {
-			line.function = "[signal]";
-			name.answer.count = 0;
-		}
-		if (!name.answer.count && !each(ctx, &line))
+	for (size_t i = part->step; i < part->end; i++)
+		if (!step_lines(s, t, i, i == part->step ? part->level : 0, ask))
 			return;
-		for (size_t level = i == part->frame ? part->level : 0; level < name.answer.count; level++) {
-			line.function = name.answer.levels[level].name;
-			line.file = base_name(name.answer.levels[level].file);
-			line.line = name.answer.levels[level].line;
-			line.inlined = level + 1 < name.answer.count;
-			if (!each(ctx, &line))
-				return;
-		}
-	}
 }
 
 /* So much of a function's name comes before where it is. */
@@ -133,12 +154,12 @@ static const char *hole(const struct snapshot_thread *t)
 }
 
 void stack_text(struct snapshot *s, const struct snapshot_thread *t, const struct wait_own_part *part,
-	size_t limit, const char *indent, const struct term *term, struct buf *out)
+	bool interpreter, size_t limit, const char *indent, const struct term *term, struct buf *out)
 {
 	struct text_ctx c = {.term = term, .indent = indent, .out = out, .limit = limit};
 	const char *why = hole(t);
 
-	stack_lines(s, t, part, text_line, &c);
+	stack_lines(s, t, part, &(struct stack_ask){text_line, &c, interpreter});
 	if (limit && c.lines > limit) {
 		buf_str(out, indent);
 		paint_on(out, term, PAINT_DIM);
@@ -196,11 +217,15 @@ static bool frame_item(void *arg, const struct stack_line *line)
 	comma(c);
 	buf_str(c->out, "{\"function\":");
 	json_name(c->out, line);
+	if (line->python)
+		buf_str(c->out, ",\"kind\":\"python\"");
 	if (line->file) {
 		buf_str(c->out, ",\"file\":");
-		buf_json(c->out, line->file);
+		buf_json(c->out, line->python ? line->path : line->file);
 		buf_printf(c->out, ",\"line\":%" PRIu32, line->line);
 	}
+	if (line->column)
+		buf_printf(c->out, ",\"column\":%" PRIu32, line->column);
 	if (line->module) {
 		buf_str(c->out, ",\"module\":");
 		buf_json(c->out, line->module);
@@ -213,16 +238,16 @@ static bool frame_item(void *arg, const struct stack_line *line)
 	return true;
 }
 
-void stack_json(struct snapshot *s, const struct snapshot_thread *t, struct buf *out)
+void stack_json(struct snapshot *s, const struct snapshot_thread *t, bool interpreter, struct buf *out)
 {
 	struct json_ctx names = {.out = out}, frames = {.out = out};
 	struct wait_own_part all = stack_whole(t);
 	const char *why = hole(t);
 
 	buf_str(out, "\"stack\":[");
-	stack_lines(s, t, &all, name_item, &names);
+	stack_lines(s, t, &all, &(struct stack_ask){name_item, &names, interpreter});
 	buf_str(out, "],\"frames\":[");
-	stack_lines(s, t, &all, frame_item, &frames);
+	stack_lines(s, t, &all, &(struct stack_ask){frame_item, &frames, interpreter});
 	buf_printf(out, "],\"whole\":%s", t->has_stack && t->end == UNWIND_ROOT ? "true" : "false");
 	if (why) {
 		buf_str(out, ",\"hole\":");

@@ -16,12 +16,12 @@
 
 static bool same_stack(const struct snapshot_thread *a, const struct snapshot_thread *b)
 {
-	if (a->frame_count != b->frame_count || a->faith != b->faith || a->end != b->end ||
+	if (a->step_count != b->step_count || a->faith != b->faith || a->end != b->end ||
 		a->look.wait.state != b->look.wait.state || a->look.killed_by || b->look.killed_by ||
 		a->look.wait.syscall != b->look.wait.syscall)
 		return false;
-	for (size_t i = 0; i < a->frame_count; i++)
-		if (a->frames[i].id != b->frames[i].id)
+	for (size_t i = 0; i < a->step_count; i++)
+		if (a->steps[i].id != b->steps[i].id)
 			return false;
 	return true;
 }
@@ -31,16 +31,16 @@ static int compare_stacks(const void *x, const void *y)
 {
 	const struct snapshot_thread *a = *(struct snapshot_thread *const *)x;
 	const struct snapshot_thread *b = *(struct snapshot_thread *const *)y;
-	size_t common = a->frame_count < b->frame_count ? a->frame_count : b->frame_count;
+	size_t common = a->step_count < b->step_count ? a->step_count : b->step_count;
 
 	for (size_t i = 1; i <= common; i++) {
-		uint32_t ida = a->frames[a->frame_count - i].id, idb = b->frames[b->frame_count - i].id;
+		uint32_t ida = a->steps[a->step_count - i].id, idb = b->steps[b->step_count - i].id;
 
 		if (ida != idb)
 			return (ida > idb) - (ida < idb);
 	}
-	if (a->frame_count != b->frame_count)
-		return (a->frame_count > b->frame_count) - (a->frame_count < b->frame_count);
+	if (a->step_count != b->step_count)
+		return (a->step_count > b->step_count) - (a->step_count < b->step_count);
 	if (a->look.wait.state != b->look.wait.state)
 		return (a->look.wait.state > b->look.wait.state) - (a->look.wait.state < b->look.wait.state);
 	if (a->look.wait.syscall != b->look.wait.syscall)
@@ -147,9 +147,10 @@ static void state_line(struct snapshot_thread *const *threads, size_t count, con
 	buf_release(&words);
 }
 
-int view_stacks(struct snapshot *s, const struct stack_threads *threads, const struct term *t,
+int view_stacks(struct snapshot *s, const struct stack_threads *threads, const struct stacks_options *o,
 	struct buf *out, struct err *err)
 {
+	const struct term *t = &o->term;
 	struct stack_threads sorted = {0};
 	struct stack_groups groups = {0};
 	int rc = group(threads, &sorted, &groups);
@@ -169,14 +170,15 @@ int view_stacks(struct snapshot *s, const struct stack_threads *threads, const s
 		thread_names(members, g->count, t, out);
 		state_line(members, g->count, t, out);
 		all = stack_whole(members[0]);
-		stack_text(s, members[0], &all, 0, "    ", t, out);
+		stack_text(s, members[0], &all, o->interpreter, 0, "    ", t, out);
 	}
 	vec_release(&sorted);
 	vec_release(&groups);
 	return rc || out->failed ? err_nomem(err) : 0;
 }
 
-static void thread_object(struct snapshot *s, const struct snapshot_thread *t, struct buf *out)
+static void thread_object(struct snapshot *s, const struct snapshot_thread *t, bool interpreter,
+	struct buf *out)
 {
 	char state[2] = {t->look.wait.state, '\0'};
 	struct buf words = {0};
@@ -194,12 +196,12 @@ static void thread_object(struct snapshot *s, const struct snapshot_thread *t, s
 	if (t->look.idle_ns != LOOK_UNKNOWN)
 		buf_printf(out, ",\"since_ns\":%" PRIu64, t->look.idle_ns);
 	buf_char(out, ',');
-	stack_json(s, t, out);
+	stack_json(s, t, interpreter, out);
 	buf_char(out, '}');
 }
 
-int view_stacks_json(
-	struct snapshot *s, const struct stack_threads *threads, struct buf *out, struct err *err)
+int view_stacks_json(struct snapshot *s, const struct stack_threads *threads,
+	const struct stacks_options *o, struct buf *out, struct err *err)
 {
 	struct snapshot_cost cost = snapshot_cost(s);
 
@@ -211,7 +213,7 @@ int view_stacks_json(
 	buf_str(out, "\"threads\":[");
 	vec_each(threads, t) {
 		buf_str(out, t == threads->data ? "\n" : ",\n");
-		thread_object(s, *t, out);
+		thread_object(s, *t, o->interpreter, out);
 	}
 	buf_printf(out, "],\n\"pause_ns\":%" PRIu64 ",\"method\":", cost.pause_ns);
 	buf_json(out, cost.method);

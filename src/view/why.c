@@ -185,7 +185,7 @@ static void link_block(const struct wait_answer *a, struct wait_node *n, const s
 	snprintf(indent, sizeof(indent), "%*s", STACK_INDENT, "");
 	link_line(n, a->verdict.focus, lead, t, out);
 	doubt_line(by, t, out);
-	stack_text(a->snapshot, th, &part, STACK_LINES, indent, t, out);
+	stack_text(a->snapshot, th, &part, false, STACK_LINES, indent, t, out);
 }
 
 /* Where nobody is known to hold the lock: who may. */

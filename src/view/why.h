@@ -31,10 +31,15 @@ int view_why_dot(
 
 VEC_TYPE(stack_threads, struct snapshot_thread *);
 
+struct stacks_options {
+	struct term term; /* for text */
+	bool interpreter; /* frames of an interpreter as well, beside those of the code that it runs */
+};
+
 /* Stacks of threads of one process; those that are the same once, with all their threads. */
-int view_stacks(struct snapshot *s, const struct stack_threads *threads, const struct term *t,
+int view_stacks(struct snapshot *s, const struct stack_threads *threads, const struct stacks_options *o,
 	struct buf *out, struct err *err);
-int view_stacks_json(
-	struct snapshot *s, const struct stack_threads *threads, struct buf *out, struct err *err);
+int view_stacks_json(struct snapshot *s, const struct stack_threads *threads,
+	const struct stacks_options *o, struct buf *out, struct err *err);
 
 #endif

@@ -95,7 +95,7 @@ static void thread_object(struct snapshot *s, struct wait_node *n, struct buf *o
 	blockers(n, out);
 	buf_printf(out, ",\"waiting_behind\":%zu,\"moved\":%s,", n->behind,
 		n->progresses ? "true" : "false");
-	stack_json(s, n->thread, out);
+	stack_json(s, n->thread, false, out);
 	buf_char(out, '}');
 }
 

@@ -10,15 +10,22 @@
 struct stack_line {
 	const char *function; /* NULL: none known */
 	const char *file;     /* base name; NULL */
-	uint32_t line;
+	const char *path;     /* the whole of it */
+	uint32_t line, column; /* 0 unknown */
 	const char *module;   /* NULL: none */
 	uint64_t address;     /* in the module; of its function where that is all that is known */
-	bool inlined, guessed;
+	bool inlined, guessed, python;
 };
 
-/* Calls `each` for the lines of a part of a stack, innermost first, until it returns false. */
+struct stack_ask {
+	bool (*each)(void *ctx, const struct stack_line *line);
+	void *ctx;
+	bool interpreter; /* the interpreter's own frames beside Python's as well */
+};
+
+/* Calls ask->each for the lines of a part of a stack, innermost first, until it returns false. */
 void stack_lines(struct snapshot *s, const struct snapshot_thread *t, const struct wait_own_part *part,
-	bool (*each)(void *ctx, const struct stack_line *line), void *ctx);
+	const struct stack_ask *ask);
 
 /* "parse_object  json.c:118" or "read  libc.so.6" within so many columns (0: any). */
 void stack_line_words(
@@ -26,7 +33,7 @@ void stack_line_words(
 
 /* At most `limit` lines (0: all) with `indent`, and how many more there are. */
 void stack_text(struct snapshot *s, const struct snapshot_thread *t, const struct wait_own_part *part,
-	size_t limit, const char *indent, const struct term *term, struct buf *out);
+	bool interpreter, size_t limit, const char *indent, const struct term *term, struct buf *out);
 
 /* All of it. */
 struct wait_own_part stack_whole(const struct snapshot_thread *t);
@@ -39,7 +46,7 @@ static inline void json_text(struct buf *out, const char *key, const char *value
 }
 
 /* "stack": [...] as names, and "frames": [...] in full. */
-void stack_json(struct snapshot *s, const struct snapshot_thread *t, struct buf *out);
+void stack_json(struct snapshot *s, const struct snapshot_thread *t, bool interpreter, struct buf *out);
 
 /* What a core is of, and what of it could not be read: lines, and "core": {...}. */
 void core_text(const struct core *c, const struct term *t, struct buf *out);

@@ -42,20 +42,22 @@ static size_t own_level(const struct live_name *name)
 	return level;
 }
 
-static bool is_own(struct snapshot *s, const struct snapshot_thread *t, size_t frame, size_t *ret_level)
+static bool is_own(struct snapshot *s, const struct snapshot_thread *t, size_t step, size_t *ret_level)
 {
-	struct live_name name = snapshot_name(s, t->frames[frame].id);
+	struct live_name name = snapshot_name(s, t->steps[step].id);
 
 	*ret_level = own_level(&name);
-	return *ret_level < name.answer.count || (!name.answer.count && !(name.module && runtime_library(name.module)));
+	return !name.interpreter &&
+		(*ret_level < name.answer.count ||
+			(!name.answer.count && !(name.module && runtime_library(name.module))));
 }
 
 /* Functions of the C library that are below all others. */
-static bool starts_thread(struct snapshot *s, const struct snapshot_thread *t, size_t frame)
+static bool starts_thread(struct snapshot *s, const struct snapshot_thread *t, size_t step)
 {
 	static const char *const functions[] = {
 		"__libc_start", "start_thread", "clone", "__clone", "_start", NULL};
-	struct live_name name = snapshot_name(s, t->frames[frame].id);
+	struct live_name name = snapshot_name(s, t->steps[step].id);
 
 	return name.answer.count &&
 		starts_with_any(name.answer.levels[name.answer.count - 1].name, functions);
@@ -65,13 +67,13 @@ bool wait_own_part(struct snapshot *s, const struct snapshot_thread *t, struct w
 {
 	size_t level;
 
-	*ret = (struct wait_own_part){.end = t->frame_count};
-	while (ret->frame < t->frame_count && !is_own(s, t, ret->frame, &ret->level))
-		ret->frame++;
-	if (ret->frame == t->frame_count)
+	*ret = (struct wait_own_part){.end = t->step_count};
+	while (ret->step < t->step_count && !is_own(s, t, ret->step, &ret->level))
+		ret->step++;
+	if (ret->step == t->step_count)
 		return false;
 	/* Where it starts may have no name: it is near a function that has one. */
-	for (size_t i = t->frame_count; i > ret->frame + 1 && i + 3 > t->frame_count; i--)
+	for (size_t i = t->step_count; i > ret->step + 1 && i + 3 > t->step_count; i--)
 		if (starts_thread(s, t, i - 1))
 			ret->end = i - 1;
 	while (!is_own(s, t, ret->end - 1, &level))
@@ -90,7 +92,7 @@ void wait_describe(struct snapshot *s, struct wait_node *n)
 	snapshot_stack(s, n->thread);
 	if (!wait_own_part(s, n->thread, &own))
 		return;
-	name = snapshot_name(s, n->thread->frames[own.frame].id);
+	name = snapshot_name(s, n->thread->steps[own.step].id);
 	if (!name.answer.count)
 		return;
 	level = &name.answer.levels[own.level];

@@ -24,8 +24,8 @@ void wait_answer_release(struct wait_answer *a);
 /* The part of a stack that is the program's own: without the C library, the language's runtime and the
  * kernel's page at its leaf, and without what starts threads at its root. */
 struct wait_own_part {
-	size_t frame, level; /* its first line: a frame, and a level of inlining there */
-	size_t end;          /* frames from here on are not part of it */
+	size_t step, level; /* its first line: an index into the thread's steps, and a level of inlining there */
+	size_t end;         /* steps from here on are not part of it */
 };
 
 /* False: nothing of it is. */

@@ -333,6 +333,11 @@ static void tell_name(struct session *s, uint32_t id, const struct record_frame 
 	capture_symbol(s->writer, id, SYMBOL_OK, &level, 1);
 }
 
+bool python_stacks_told(const struct python_stacks *p, uint32_t frame)
+{
+	return frame < p->told;
+}
+
 uint32_t python_stacks_push(struct session *s, const struct thread *th, const struct python_frame *frame)
 {
 	struct python_stacks *p = s->python;

@@ -36,6 +36,9 @@ uint32_t python_stacks_push(struct session *s, const struct thread *th, const st
 /* What native frame `index` of the last stack is to Python: enum frame_role. */
 uint8_t python_stacks_role(const struct session *s, const struct thread *th, size_t index);
 
+/* Whether the name of the frame stands in the recording already. */
+bool python_stacks_told(const struct python_stacks *p, uint32_t frame);
+
 /* The name of a frame of kind FRAME_PYTHON, and the path of its file; valid until the next call. */
 struct symbol_answer python_stacks_name(
 	struct python_stacks *p, const struct record_frame *frame, const char **ret_file);

@@ -74,6 +74,7 @@ static void free_threads(struct snapshot_threads *threads)
 	vec_each(threads, t) {
 		free((*t)->frames);
 		free((*t)->python);
+		free((*t)->steps);
 		free(*t);
 	}
 	vec_release(threads);
@@ -131,6 +132,7 @@ static int look_by(struct snapshot *s, struct look *look, pid_t pid, pid_t tid, 
 	int rc = look->ops->read(look, pid, tid, &s->looks, err);
 	uint64_t now = clock_monotonic_ns();
 
+	s->look_number++;
 	*(look == s->bpf ? &s->used_bpf : &s->used_proc) = true;
 	vec_each(&s->looks, l)
 		l->at_ns = now;

@@ -54,6 +54,13 @@ struct snapshot_frame {
 	struct unwind_frame at;
 };
 
+/* A frame of a whole stack: of machine code or of Python, the other is NULL. */
+struct snapshot_step {
+	uint32_t id; /* for snapshot_name() */
+	const struct snapshot_frame *native;
+	const struct placed_frame *python;
+};
+
 struct snapshot_process;
 
 struct snapshot_thread {
@@ -70,6 +77,8 @@ struct snapshot_thread {
 	struct placed_frame *python;   /* and the Python frames that these run, innermost first */
 	size_t python_count;
 	uint8_t python_marks;          /* SAMPLE_PYTHON_... */
+	struct snapshot_step *steps;   /* both, in the order of calls, the innermost first */
+	size_t step_count;
 	bool one_place;          /* SNAPSHOT_SAMPLED: seen several times, and always in the same few instructions */
 	/* snapshot_again(): */
 	bool seen_again, moved_since; /* it is still there; it has run since, or is gone */

@@ -37,6 +37,27 @@ static struct raw_stack copy_stack(struct snapshot *s, const struct thread_look 
 	return raw;
 }
 
+static void add_step(struct snapshot_thread *t, struct snapshot_step step)
+{
+	t->steps[t->step_count++] = step;
+}
+
+/* Native frames and the Python frames that they run, in one order. */
+static void take_steps(struct snapshot_thread *t)
+{
+	size_t python = 0;
+
+	free(t->steps);
+	t->step_count = 0;
+	t->steps = calloc(t->frame_count + t->python_count + 1, sizeof(*t->steps));
+	for (size_t i = 0; t->steps && i <= t->frame_count; i++) {
+		for (; python < t->python_count && t->python[python].before == i; python++)
+			add_step(t, (struct snapshot_step){t->python[python].id, NULL, &t->python[python]});
+		if (i < t->frame_count)
+			add_step(t, (struct snapshot_step){t->frames[i].id, &t->frames[i], NULL});
+	}
+}
+
 /* The stack that the session has walked last becomes the thread's. */
 static void take_python(struct snapshot *s, struct snapshot_thread *t)
 {
@@ -79,6 +100,7 @@ static void walk(struct snapshot *s, struct snapshot_thread *t, const struct raw
 		return;
 	take_frames(s, t, stack.end);
 	take_python(s, t);
+	take_steps(t);
 	t->python_marks = stack.python;
 }
 
@@ -98,7 +120,7 @@ static void walk_sleeper(struct snapshot *s, struct snapshot_thread *t)
 static void forget_stack(struct snapshot_thread *t)
 {
 	t->has_stack = false;
-	t->frame_count = t->python_count = 0;
+	t->frame_count = t->python_count = t->step_count = 0;
 }
 
 /* ---- exact or not ---- */
