@@ -13,7 +13,7 @@
 
 struct stack_args {
 	struct thread_options threads;
-	bool json, stop, interpreter;
+	bool json, stop, interpreter, locals;
 	const char *output;
 	struct target_options target;
 };
@@ -24,6 +24,8 @@ static const struct option_spec stack_options[] = {
 		"stop threads that run for some microseconds, instead of sampling them"),
 	OPTION_FLAG(0, "show-interpreter", struct stack_args, interpreter,
 		"Python's own C functions as well, beside the Python frames that they run"),
+	OPTION_FLAG(0, "locals", struct stack_args, locals,
+		"arguments and variables of Python frames as well, cut short where they are long"),
 	OPTION_FLAG(0, "json", struct stack_args, json, "for scripts (docs/JSON.md)"),
 	OPTION_STRING('o', "output", struct stack_args, output, "FILE", "write there instead of stdout"),
 	OPTIONS_TARGET(struct stack_args, target),
@@ -142,6 +144,7 @@ int cmd_stack(int argc, char **argv)
 	if (status != STATUS_OK)
 		return status;
 	options.stop_running = args.stop;
+	options.locals = args.locals;
 	status = target_choose(&stack_usage, &args.target, &rest, &options, &pid);
 	if (status != OPTIONS_RUN)
 		return status;

@@ -2,6 +2,7 @@
 /* The middle of `sonde record`: time-ordered events in, records out. */
 #include "sample/session_priv.h"
 #include "sample/jit.h"
+#include "sample/python/known.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -460,6 +461,15 @@ size_t session_last_frames(const struct session *s, const uint32_t **ret)
 {
 	*ret = s->frame_ids;
 	return s->walked;
+}
+
+struct python *session_python(struct session *s, pid_t pid, pid_t reader, const char **ret_refusal)
+{
+	struct process *p = known_process(s, pid);
+	struct python *python = p ? python_of_process(s, p, reader) : NULL;
+
+	*ret_refusal = p ? python_of_process_refusal(p) : "";
+	return python;
 }
 
 size_t session_last_python(const struct session *s, const struct placed_frame **ret)

@@ -133,6 +133,10 @@ struct placed_frame {
 /* The Python frames of the stack that was stored last, innermost first. Valid until the next one. */
 size_t session_last_python(const struct session *s, const struct placed_frame **ret);
 
+/* The CPython in a process, its memory read by `reader`, one of its threads that is alive; NULL: it has none, or
+ * none that can be read, and *ret_refusal says why or is "". Both are the session's. */
+struct python *session_python(struct session *s, pid_t pid, pid_t reader, const char **ret_refusal);
+
 /* Walks a stack for the registers of its frames, as in struct unwind_target; nothing is stored. How many
  * frames there are, of which the last walk tells all. */
 size_t session_frame_regs(struct session *s, pid_t pid, pid_t tid, const struct raw_stack *raw,

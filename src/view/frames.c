@@ -30,6 +30,22 @@ static bool is_signal(const struct snapshot_thread *t, size_t step)
 	return next < t->frame_count && !t->frames[next].at.is_return;
 }
 
+/* Variables of a Python frame; NULL: there are none. */
+static const struct snapshot_local *locals_of(
+	const struct snapshot_thread *t, const struct placed_frame *python, size_t *ret_count)
+{
+	const struct snapshot_local *first = NULL;
+
+	*ret_count = 0;
+	vec_each(&t->locals, l) {
+		if (!python || l->frame != (size_t)(python - t->python))
+			continue;
+		first = first ? first : l;
+		++*ret_count;
+	}
+	return first;
+}
+
 /* Lines of one step from a level on; false: enough. */
 static bool step_lines(struct snapshot *s, const struct snapshot_thread *t, size_t step, size_t level,
 	const struct stack_ask *ask)
@@ -42,6 +58,7 @@ static bool step_lines(struct snapshot *s, const struct snapshot_thread *t, size
 		.guessed = t->steps[step].native && t->steps[step].native->at.how == UNWIND_SCAN,
 	};
 
+	line.locals = locals_of(t, t->steps[step].python, &line.local_count);
 	if (name.interpreter && !ask->interpreter)
 		return true;
 	if (is_signal(t, step)) {
@@ -136,6 +153,13 @@ static bool text_line(void *arg, const struct stack_line *line)
 	stack_line_words(line, c->term,
 		c->term->columns > indent + 20 ? c->term->columns - indent : 0, c->out);
 	buf_char(c->out, '\n');
+	for (size_t i = 0; i < line->local_count; i++) {
+		buf_printf(c->out, "%s    ", c->indent);
+		paint_on(c->out, c->term, PAINT_DIM);
+		words_text(c->out, line->locals[i].text);
+		paint_off(c->out, c->term, PAINT_DIM);
+		buf_char(c->out, '\n');
+	}
 	return true;
 }
 
@@ -210,6 +234,24 @@ static bool name_item(void *arg, const struct stack_line *line)
 	return true;
 }
 
+/* "arguments": [...], "locals": [...] */
+static void locals_item(struct buf *out, const struct stack_line *line)
+{
+	for (int argument = 1; argument >= 0; argument--) {
+		bool any = false;
+
+		buf_str(out, argument ? ",\"arguments\":[" : ",\"locals\":[");
+		for (size_t i = 0; i < line->local_count; i++) {
+			if (line->locals[i].argument != (bool)argument)
+				continue;
+			buf_str(out, any ? "," : "");
+			buf_json(out, line->locals[i].text);
+			any = true;
+		}
+		buf_char(out, ']');
+	}
+}
+
 static bool frame_item(void *arg, const struct stack_line *line)
 {
 	struct json_ctx *c = arg;
@@ -226,6 +268,8 @@ static bool frame_item(void *arg, const struct stack_line *line)
 	}
 	if (line->column)
 		buf_printf(c->out, ",\"column\":%" PRIu32, line->column);
+	if (line->local_count)
+		locals_item(c->out, line);
 	if (line->module) {
 		buf_str(c->out, ",\"module\":");
 		buf_json(c->out, line->module);

@@ -15,6 +15,8 @@ struct stack_line {
 	const char *module;   /* NULL: none */
 	uint64_t address;     /* in the module; of its function where that is all that is known */
 	bool inlined, guessed, python;
+	const struct snapshot_local *locals; /* of a Python frame */
+	size_t local_count;
 };
 
 struct stack_ask {

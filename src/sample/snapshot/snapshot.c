@@ -75,6 +75,8 @@ static void free_threads(struct snapshot_threads *threads)
 		free((*t)->frames);
 		free((*t)->python);
 		free((*t)->steps);
+		snapshot_forget_locals(*t);
+		vec_release(&(*t)->locals);
 		free(*t);
 	}
 	vec_release(threads);
@@ -115,6 +117,16 @@ void snapshot_free(struct snapshot *s)
 	core_free(s->core);
 	free(s->bytes);
 	free(s);
+}
+
+struct python *snapshot_python(struct snapshot *s, const struct snapshot_process *p, const char **ret_refusal)
+{
+	const char *refusal;
+	struct python *python = session_python(s->session, p->pid, p->reader, &refusal);
+
+	if (ret_refusal)
+		*ret_refusal = refusal;
+	return python;
 }
 
 /* ---- looking ---- */

@@ -38,6 +38,7 @@ struct snapshot_options {
 	bool debuginfod;
 	const char *core;    /* a core file, which is looked at instead of the live system; NULL */
 	const char *root;    /* of files, for that; NULL: our own */
+	bool locals;         /* of Python frames as well */
 	bool plain_runtime;  /* as in struct naming_options: much faster */
 };
 
@@ -61,6 +62,13 @@ struct snapshot_step {
 	const struct placed_frame *python;
 };
 
+/* A variable of a Python frame. */
+struct snapshot_local {
+	size_t frame;  /* index into the thread's `python` */
+	bool argument; /* else it was assigned */
+	char *text;    /* "name = 'value'" */
+};
+
 struct snapshot_process;
 
 struct snapshot_thread {
@@ -77,6 +85,7 @@ struct snapshot_thread {
 	struct placed_frame *python;   /* and the Python frames that these run, innermost first */
 	size_t python_count;
 	uint8_t python_marks;          /* SAMPLE_PYTHON_... */
+	VEC(struct snapshot_local) locals; /* ascending by frame; where options.locals asks for them */
 	struct snapshot_step *steps;   /* both, in the order of calls, the innermost first */
 	size_t step_count;
 	bool one_place;          /* SNAPSHOT_SAMPLED: seen several times, and always in the same few instructions */
@@ -133,6 +142,10 @@ struct snapshot_thread *snapshot_thread(const struct snapshot_process *p, pid_t 
 
 /* The same by the id that the process itself knows the thread by, in its own pid namespace. */
 struct snapshot_thread *snapshot_thread_inside(const struct snapshot_process *p, pid_t inner);
+
+/* The CPython in a process, as it is now; NULL: it has none, or none that can be read: *ret_refusal (may be NULL) then says why,
+ * or is "". Valid until snapshot_free() or snapshot_renew(). */
+struct python *snapshot_python(struct snapshot *s, const struct snapshot_process *p, const char **ret_refusal);
 
 /* Reads and walks the stack of one thread, or of all that sleep, where that was not done yet. */
 void snapshot_stack(struct snapshot *s, struct snapshot_thread *t);

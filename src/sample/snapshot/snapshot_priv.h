@@ -40,6 +40,10 @@ int snapshot_look(struct snapshot *s, pid_t pid, pid_t tid, struct err *err);
 /* The same by BPF, which is loaded if need be. -errno where it is refused. */
 int snapshot_look_bpf(struct snapshot *s, pid_t pid, pid_t tid, struct err *err);
 
+/* locals.c: the variables of the thread's Python frames, read when its stack was; and to forget them. */
+void snapshot_take_locals(struct snapshot *s, struct snapshot_thread *t);
+void snapshot_forget_locals(struct snapshot_thread *t);
+
 /* The thread in the last look; NULL. */
 const struct thread_look *snapshot_looked(const struct snapshot *s, pid_t tid);
 

@@ -102,6 +102,7 @@ static void walk(struct snapshot *s, struct snapshot_thread *t, const struct raw
 	take_python(s, t);
 	take_steps(t);
 	t->python_marks = stack.python;
+	snapshot_take_locals(s, t);
 }
 
 static void walk_sleeper(struct snapshot *s, struct snapshot_thread *t)
