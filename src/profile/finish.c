@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "profile/profile_priv.h"
+#include "symbol/interpreter.h"
 
 #define TEXT(l, s) loader_text((l), (s), strlen(s))
 
@@ -129,13 +130,22 @@ static int add_level(struct loader *l, const struct profile_frame *frame,
 	return vec_push(&l->p->levels, level);
 }
 
+/* Machinery of an interpreter that the compiler has put into something else. */
+static bool hides_level(const struct loader *l, const struct profile_frame *f, const struct frame_name *name,
+	uint32_t i)
+{
+	return f->role != FRAME_OTHER && i + 1 < name->count && !l->options->filter.interpreter &&
+		!l->options->filter.native_only &&
+		interpreter_machinery(l->levels.data[name->first + i].name);
+}
+
 static int finish_frame(struct loader *l, struct profile_frame *f, const struct frame_name *name)
 {
 	uint32_t first = l->options->filter.no_inline && name->count ? name->count - 1 : 0;
 
 	f->first_level = (uint32_t)l->p->levels.len;
 	for (uint32_t i = first; i < name->count; i++)
-		if (add_level(l, f, name, &l->levels.data[name->first + i], i + 1 < name->count))
+		if (!hides_level(l, f, name, i) && add_level(l, f, name, &l->levels.data[name->first + i], i + 1 < name->count))
 			return -ENOMEM;
 	if (!name->count && add_level(l, f, name, NULL, false))
 		return -ENOMEM;

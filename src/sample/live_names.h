@@ -23,8 +23,8 @@ struct live_name {
 	const char *module;          /* base name of its file, "[jit]", ...; NULL: not mapped */
 	bool generated;              /* code without a file */
 	bool python;                 /* a Python frame */
-	bool interpreter;            /* machinery of the interpreter, beside the Python frames that it runs
-					(symbol/interpreter.h) */
+	bool of_interpreter;         /* of the file that holds the interpreter, in a stack with Python frames; */
+	bool interpreter;            /* and nothing but machinery (symbol/interpreter.h) */
 	uint64_t start;              /* without a name: where its function starts, else its address */
 };
 

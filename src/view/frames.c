@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "os/syscalls.h"
+#include "symbol/interpreter.h"
 
 static const char *base_name(const char *path)
 {
@@ -69,6 +70,8 @@ static bool step_lines(struct snapshot *s, const struct snapshot_thread *t, size
 		return ask->each(ask->ctx, &line);
 	for (; level < name.answer.count; level++) {
 		line.function = name.answer.levels[level].name;
+		if (name.of_interpreter && !ask->interpreter && interpreter_machinery(line.function))
+			continue;
 		line.path = name.answer.levels[level].file;
 		line.file = base_name(line.path);
 		line.line = name.answer.levels[level].line;

@@ -64,7 +64,7 @@ static void write_every_type(struct capture_writer *w)
 	x.time_ns = 105, x.pid = 7, x.tid = 8;
 	capture_record(w, RECORD_EXIT, &x, sizeof(x));
 	struct record_symbol_level levels[2] = {
-		{capture_string(w, "inlined"), capture_string(w, "a.h"), 5, 0xaaaaaaaa},
+		{capture_string(w, "inlined"), capture_string(w, "a.h"), 5, 3},
 		{capture_string(w, "main"), CAPTURE_NONE, 0, 0xaaaaaaaa},
 	};
 	capture_symbol(w, outer, 1, levels, 2);
@@ -216,7 +216,7 @@ static void check_stacks(struct capture_reader *r)
 	const struct record_sample *s = NEXT(RECORD_SAMPLE, record_sample);
 	check(s->time_ns == 103 && s->weight == 5000 && s->pid == 7 && s->tid == 8);
 	check(s->stack == 1 && s->cpu == 3 && s->end == 0 && s->used_bytes == 640);
-	check(!s->pad);
+	check(!s->python);
 	const struct record_loss *l = NEXT(RECORD_LOSS, record_loss);
 	check(l->time_ns == 104 && l->count == 9 && l->kind == LOSS_THROTTLE && !l->pad);
 	const struct record_exit *x = NEXT(RECORD_EXIT, record_exit);
@@ -240,7 +240,7 @@ TEST(round_trip)
 	const struct record_symbol *y = NEXT(RECORD_SYMBOL, record_symbol);
 	const struct record_symbol_level *level = (const void *)(y + 1);
 	check(y->frame == 0 && y->level_count == 2 && y->reason == 1 && !y->pad);
-	check(level[0].name == 5 && level[0].file == 6 && level[0].line == 5 && !level[0].pad);
+	check(level[0].name == 5 && level[0].file == 6 && level[0].line == 5 && level[0].column == 3);
 	check(level[1].name == 7 && level[1].file == CAPTURE_NONE && !level[1].line);
 	y = NEXT(RECORD_SYMBOL, record_symbol);
 	check(y->frame == 1 && y->level_count == 0 && y->reason == 2);
@@ -286,7 +286,7 @@ TEST(interning)
 		check_u64(capture_frame(w, &f), i);
 		check_u64(capture_stack(w, i ? i - 1 : CAPTURE_NONE, i), i);
 	}
-	f.address = 500, f.pad = 7;
+	f.address = 500, f.pad[0] = 7;
 	check_u64(capture_frame(w, &f), 500);
 	f.how = 3;
 	check_u64(capture_frame(w, &f), 1000);
