@@ -187,6 +187,20 @@ int python_threads(struct python *p, const uint32_t *tids, size_t tid_count, str
 	return 0;
 }
 
+/* Up to 3.10 a frame is an object, and its type tells how large. */
+static bool is_frame_object(struct python *p, uint64_t frame)
+{
+	const struct python_layout *l = &p->layout;
+	uint64_t type, name, basic_bytes;
+	char text[6];
+
+	return python_read_u64(p, frame + l->object.type, &type) && python_pointer_ok(type) &&
+		python_read_u64(p, type + l->type.name, &name) &&
+		python_read_u64(p, type + l->type.basic_bytes, &basic_bytes) &&
+		basic_bytes == l->frame.bytes && python_read(p, name, text, sizeof(text)) &&
+		!memcmp(text, "frame", 6);
+}
+
 /* The innermost frames of a thread have a code object. 1: one has; 0: there are none; -EOPNOTSUPP: it has none. */
 static int check_frames(struct python *p, uint64_t thread)
 {
@@ -196,6 +210,8 @@ static int check_frames(struct python *p, uint64_t thread)
 	int bad;
 
 	python_chain_read(p, thread, &chain);
+	if (p->minor <= 10 && chain.count && !is_frame_object(p, links[0].at))
+		return -EOPNOTSUPP;
 	bad = python_frames(p, &chain, &frames);
 	if (!bad)
 		bad = frames.len ? 1 : chain.count && chain.torn != PYTHON_CUT ? -EOPNOTSUPP : 0;
@@ -225,6 +241,8 @@ static int check_once(struct python *p)
 	bad = read_all(p, &threads);
 	if (!bad && !threads.len)
 		bad = -EAGAIN;
+	if (!bad && threads.data[0].interpreter_id != 0)
+		bad = -EOPNOTSUPP;
 	if (!bad)
 		bad = check_gil(p, &threads);
 	for (size_t i = threads.len; !bad && i-- > 0 && seen <= 0;) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Which Python it is. 3.13 and later say it in the first bytes of _PyRuntime, 3.11 and later in Py_Version,
- * all of them in the text that Py_GetVersion() made ("3.8.18 (default, May  9 2026, ...) \n[GCC 12.2.0]"), which is in
- * the writable data of the file. Where nothing of it is to be had, the layouts of 3.8 to 3.10 are tried, and exactly
+ * all of them in the text that Py_GetVersion() made ("3.8.18 (default, May  9 2026, ...) \n[GCC 12.2.0]", from 3.10 on
+ * without the line break), which is in the writable data of the file. Where nothing of it is to be had, the layouts of 3.8 to 3.10 are tried, and exactly
  * one must fit.
  */
 #include "base/cleanup.h"
@@ -75,8 +75,8 @@ static bool parse_text(const char *text, struct version_text *ret)
 		return false;
 	if (strncmp(at, " (", 2) != 0)
 		return false;
-	end = strstr(at, "\n[");
-	return end && strchr(end, ']');
+	end = strstr(at, ") ");
+	return end && (end[2] == '[' || (end[2] == '\n' && end[3] == '[')) && strchr(end, ']');
 }
 
 static bool find_in_piece(const char *piece, size_t len, struct version_text *ret)
