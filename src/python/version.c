@@ -98,6 +98,23 @@ static bool find_in_piece(const char *piece, size_t len, struct version_text *re
 	return false;
 }
 
+/* Pages that cannot be read are zeros: between two parts of the data there may be a hole. */
+static void read_piece(struct python *p, uint64_t at, char *piece, size_t len)
+{
+	const struct python_memory *m = &p->pages.memory;
+
+	if (m->read(m->ctx, at, piece, len))
+		return;
+	memset(piece, 0, len);
+	for (size_t done = 0, part; done < len; done += part) {
+		part = PYTHON_PAGE_BYTES - (at + done) % PYTHON_PAGE_BYTES;
+		if (part > len - done)
+			part = len - done;
+		if (!m->read(m->ctx, at + done, piece + done, part))
+			memset(piece + done, 0, part);
+	}
+}
+
 static bool find_text(struct python *p, struct version_text *ret)
 {
 	uint64_t at = p->place.data_start, end = p->place.data_end;
@@ -110,8 +127,8 @@ static bool find_text(struct python *p, struct version_text *ret)
 	while (at < end) {
 		size_t len = end - at < PIECE_BYTES ? end - at : PIECE_BYTES;
 
-		if (p->pages.memory.read(p->pages.memory.ctx, at, piece, len) &&
-			find_in_piece(piece, len, ret))
+		read_piece(p, at, piece, len);
+		if (find_in_piece(piece, len, ret))
 			return true;
 		if (len < PIECE_BYTES)
 			break;

@@ -64,9 +64,15 @@ static bool look_into(struct target *t, const struct mapping *m)
 	struct python_place found = {0};
 	struct elf_section section;
 	uint64_t vaddr;
+	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/root%s", t->pid, m->path);
-	if (elf_file_open_fd(open(path, O_RDONLY | O_CLOEXEC), path, &f, NULL))
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, t->pid, m->start, m->end);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		snprintf(path, sizeof(path), "/proc/%d/root%s", t->pid, m->path);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	}
+	if (fd < 0 || elf_file_open_fd(fd, path, &f, NULL))
 		return false;
 	elf_file_each_object(f, take_symbol, &found);
 	if (!found.runtime && elf_file_section(f, ".PyRuntime", &section))
@@ -92,7 +98,7 @@ static bool find_place(struct target *t)
 	if (!maps)
 		return false;
 	while (next_mapping(maps, &m)) {
-		if (!t->place.runtime && m.path[0] == '/' && m.offset == 0 && strstr(m.path, "python") &&
+		if (!t->place.runtime && m.path[0] == '/' && m.offset == 0 &&
 			look_into(t, &m))
 			snprintf(file, sizeof(file), "%s", m.path);
 		/* Writable data of that file, and the .bss behind it. */
