@@ -148,6 +148,7 @@ struct python_layout {
 		 * 3.11 to 3.14: with log2_index_bytes and kind behind it
 		 */
 		uint32_t log2_size;
+		uint32_t usable; /* 3.11 to 3.14: entries that can be added */
 		uint32_t count;
 		uint32_t indices;
 	} dict_keys;
@@ -180,6 +181,7 @@ struct python_layout {
 		uint32_t defaults;
 		uint32_t kwdefaults;
 		uint32_t closure;
+		uint32_t dict;
 		uint32_t code;
 		uint32_t qualname;
 	} function;
@@ -190,6 +192,9 @@ struct python_layout {
 	struct {
 		uint32_t self;
 	} builtin;
+	struct {
+		uint32_t callback;
+	} weakref;
 	struct {
 		/*
 		 * 3.8 to 3.10: a frame object; 3.11 to 3.13: itself; 3.14: itself
@@ -210,7 +215,7 @@ struct python_layout {
 	} gc_head;
 };
 
-#define PYTHON_LAYOUT_FIELDS 122
+#define PYTHON_LAYOUT_FIELDS 125
 #define PYTHON_LAYOUT_COLUMNS 9
 
 #endif

@@ -19,6 +19,28 @@ bool python_read_u32(struct python *p, uint64_t addr, uint32_t *ret);
 /* ob_type; 0: it cannot be read, or is no pointer. */
 uint64_t python_type_of(struct python *p, uint64_t object);
 
+/* What an object is laid out as; what derives from it is the same kind. */
+enum python_kind {
+	PYTHON_OTHER,
+	PYTHON_STR,
+	PYTHON_BYTES,
+	PYTHON_INT,
+	PYTHON_TUPLE,
+	PYTHON_LIST,
+	PYTHON_DICT,
+	PYTHON_SET,       /* frozenset, too */
+	PYTHON_TYPE,
+	PYTHON_MODULE,
+	PYTHON_FUNCTION,
+	PYTHON_METHOD,    /* a bound one */
+	PYTHON_BUILTIN,   /* a function or method in C */
+	PYTHON_CELL,
+	PYTHON_GENERATOR, /* and coroutine, asynchronous generator */
+	PYTHON_FRAME,
+	PYTHON_WEAKREF,   /* proxies, too */
+	PYTHON_DEQUE,
+};
+
 /* What is known of a type. Valid until python_free(); checked again after python_refresh(). NULL: no type
  * stands there. */
 struct python_type {
@@ -30,6 +52,7 @@ struct python_type {
 	uint64_t item_bytes;  /* tp_itemsize */
 	uint64_t flags;       /* tp_flags */
 	uint64_t dict_offset; /* tp_dictoffset; (uint64_t)-1 and the like as stored */
+	enum python_kind kind;
 	bool collected;       /* Py_TPFLAGS_HAVE_GC */
 	bool heap;            /* a class statement made it, or the like */
 };

@@ -23,6 +23,8 @@
 
 #define MOST_ENTRIES (1ULL << 32)
 #define ENTRIES_AT_ONCE 128u
+/* Keys that instances share are at most 30. */
+#define MOST_SHARED 64u
 
 #define KIND_GENERAL 0u
 #define KIND_SPLIT 2u
@@ -33,6 +35,7 @@ struct keys {
 	uint64_t count;   /* of entries, used and deleted ones */
 	unsigned entry_bytes;
 	unsigned key_at, value_at; /* within an entry */
+	uint64_t most;    /* entries there is room for */
 	uint64_t bytes;   /* of all, as allocated */
 };
 
@@ -89,7 +92,6 @@ static bool read_keys(struct python *p, uint64_t address, struct keys *ret)
 	uint8_t head[64] = {0};
 	struct cursor c = cursor_over(head, l->dict_keys.indices);
 	struct cursor again = c;
-	uint64_t most;
 
 	if (l->dict_keys.indices > sizeof(head) || !python_read(p, address, head, l->dict_keys.indices))
 		return false;
@@ -98,8 +100,8 @@ static bool read_keys(struct python *p, uint64_t address, struct keys *ret)
 		return false;
 	cursor_skip(&again, l->dict_keys.count);
 	ret->count = cursor_u64(&again);
-	most = (ret->bytes - (ret->entries - address)) / ret->entry_bytes;
-	return !again.bad && ret->count <= most;
+	ret->most = (ret->bytes - (ret->entries - address)) / ret->entry_bytes;
+	return !again.bad && ret->count <= ret->most;
 }
 
 /*
@@ -178,17 +180,19 @@ uint64_t python_dict_count(struct python *p, uint64_t dict)
 	return is_dict(p, dict) && python_read_u64(p, dict + p->layout.dict.used, &used) ? used : 0;
 }
 
-uint64_t python_dict_keys_bytes(struct python *p, uint64_t dict)
+uint64_t python_dict_table_bytes(struct python *p, uint64_t dict)
 {
 	const struct python_layout *l = &p->layout;
-	uint64_t address, values;
+	uint64_t address, values, users, bytes = 0;
 	struct keys keys;
 
-	/* The keys of a split table belong to its class. */
-	if (!python_read_u64(p, dict + l->dict.keys, &address) ||
+	if (!python_read_u64(p, dict + l->dict.keys, &address) || !python_read_u64(p, address, &users) ||
 		!python_read_u64(p, dict + l->dict.values, &values) || !read_keys(p, address, &keys))
 		return 0;
-	return values ? 0 : keys.bytes;
+	/* What all empty dicts share has no entries to speak of, and a class shares its keys with instances. */
+	if (values && l->dict_values.capacity == PYTHON_ABSENT)
+		bytes += keys.most * 8;
+	return users == 1 ? bytes + keys.bytes : bytes;
 }
 
 /* ---- attributes ---- */
@@ -282,6 +286,37 @@ bool python_attributes_each(struct python *p, uint64_t object,
 	return each_pair(p, &keys, first, limit, each, ctx);
 }
 
+uint64_t python_cached_keys_bytes(struct python *p, uint64_t type)
+{
+	uint64_t address;
+	struct keys keys;
+
+	return python_read_u64(p, type + p->layout.heap_type.cached_keys, &address) && address &&
+			read_keys(p, address, &keys)
+		? keys.bytes
+		: 0;
+}
+
+uint64_t python_values_bytes(struct python *p, uint64_t object, const struct python_type *t)
+{
+	const struct python_layout *l = &p->layout;
+	uint64_t address, values, dict, used, left;
+
+	if (!(t->flags & TYPE_MANAGED_DICT) || p->minor < 11)
+		return 0;
+	managed(p, object, t, &dict, &values);
+	/* Behind the object they are a part of it, in use or not. */
+	if (!values && !(t->flags & TYPE_INLINE_VALUES && p->minor >= 13))
+		return 0;
+	if (!python_read_u64(p, t->address + l->heap_type.cached_keys, &address) || !address ||
+		!python_read_u64(p, address + l->dict_keys.count, &used) ||
+		!python_read_u64(p, address + l->dict_keys.usable, &left) || used > MOST_SHARED ||
+		left > MOST_SHARED)
+		return 0;
+	/* The values, a byte each for the order they were set in, and their number. */
+	return (used + left) * 8 + ((used + left + 7) & ~7ULL) + 8;
+}
+
 struct wanted {
 	struct python *p;
 	const char *key;
@@ -291,7 +326,7 @@ struct wanted {
 
 static bool is_wanted(void *ctx, uint64_t key, uint64_t value)
 {
-	struct wanted *w = ctx;
+	struct wanted *w = (struct wanted *)ctx;
 
 	if (!python_text_equals(w->p, key, w->key, w->len))
 		return false;

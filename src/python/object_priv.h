@@ -33,6 +33,15 @@ uint64_t python_int_digits(struct python *p, uint64_t object);
 /* Whether a str is these bytes, which are ASCII or UTF-8. */
 bool python_text_equals(struct python *p, uint64_t str, const char *text, size_t len);
 
+/* The fields of a type's instances that are references and have a name: __slots__, and what C shows. The type's own,
+ * not those of its bases. `t` came from python_type(); valid as long as that. */
+struct python_member {
+	const char *name;
+	uint64_t offset;
+};
+const struct python_member *python_type_members(
+	struct python *p, const struct python_type *t, size_t *ret_count);
+
 /* A walk through a set or frozenset. Between begin and end nothing else may be asked of it. */
 struct python_set_walk {
 	uint64_t table, slots, used;
@@ -43,8 +52,16 @@ bool python_set_next(struct python *p, struct python_set_walk *walk, uint64_t *r
 /* What its table takes beside the object itself. */
 uint64_t python_set_table_bytes(struct python *p, uint64_t set);
 
-/* What the keys of a dict take, where they are its own; 0 where a class has them. */
-uint64_t python_dict_keys_bytes(struct python *p, uint64_t dict);
+/* What the tables of a dict take that are its own; a class has those of its instances. */
+uint64_t python_dict_table_bytes(struct python *p, uint64_t dict);
+/* What the values of an instance take that it has without a dict. */
+uint64_t python_values_bytes(struct python *p, uint64_t object, const struct python_type *t);
+
+/* What the keys take that a class has for its instances. */
+uint64_t python_cached_keys_bytes(struct python *p, uint64_t type);
+
+/* Bytes of an object (object_size.c); `t` is its type. */
+uint64_t python_object_bytes(struct python *p, uint64_t object, const struct python_type *t);
 
 /* The dict of an instance, or 0; with 0, *ret_values is where its values are, or 0. */
 uint64_t python_instance_dict(struct python *p, uint64_t object, uint64_t *ret_values);

@@ -90,25 +90,27 @@ static bool show_bytes(struct show *s, uint64_t object)
 	return true;
 }
 
-static bool show_number(struct show *s, uint64_t object, const struct python_type *t)
+static bool show_float(struct show *s, uint64_t object)
 {
-	int64_t value;
-	uint64_t bits, digits;
+	uint64_t bits;
 	double real;
 
-	if (!strcmp(t->name, "float")) {
-		if (!python_read_u64(s->p, object + s->p->layout.real.value, &bits))
-			return false;
-		memcpy(&real, &bits, sizeof(real));
-		buf_printf(s->ret, "%.12g", real);
-		return true;
-	}
+	if (!python_read_u64(s->p, object + s->p->layout.real.value, &bits))
+		return false;
+	memcpy(&real, &bits, sizeof(real));
+	buf_printf(s->ret, "%.12g", real);
+	return true;
+}
+
+static bool show_int(struct show *s, uint64_t object, const struct python_type *t)
+{
+	uint64_t digits = python_int_digits(s->p, object);
+	int64_t value;
+
 	if (!python_int(s->p, object, &value)) {
-		digits = python_int_digits(s->p, object);
-		if (!digits)
-			return false;
-		buf_printf(s->ret, "<int of about %" PRIu64 " bits>", digits * LONG_DIGIT_BITS);
-		return true;
+		if (digits)
+			buf_printf(s->ret, "<int of about %" PRIu64 " bits>", digits * LONG_DIGIT_BITS);
+		return digits;
 	}
 	if (!strcmp(t->name, "bool"))
 		buf_str(s->ret, value ? "True" : "False");
@@ -244,23 +246,28 @@ static bool show_named(struct show *s, uint64_t object, const struct python_type
 
 static bool show_known(struct show *s, uint64_t object, const struct python_type *t)
 {
-	if (t->flags & TYPE_IS_STR)
+	switch (t->kind) {
+	case PYTHON_STR:
 		return show_str(s, object);
-	if (t->flags & TYPE_IS_BYTES)
+	case PYTHON_BYTES:
 		return show_bytes(s, object);
-	if (t->flags & TYPE_IS_INT || !strcmp(t->name, "float"))
-		return show_number(s, object, t);
-	if (t->flags & (TYPE_IS_TUPLE | TYPE_IS_LIST))
+	case PYTHON_INT:
+		return show_int(s, object, t);
+	case PYTHON_TUPLE:
+	case PYTHON_LIST:
 		return show_items(s, object, t);
-	if (t->flags & TYPE_IS_DICT)
+	case PYTHON_DICT:
 		return show_dict(s, object);
-	if (!strcmp(t->name, "set") || !strcmp(t->name, "frozenset"))
+	case PYTHON_SET:
 		return show_set(s, object, t);
-	if (!strcmp(t->name, "NoneType")) {
+	default:
+		if (!strcmp(t->name, "float"))
+			return show_float(s, object);
+		if (strcmp(t->name, "NoneType") != 0)
+			return show_named(s, object, t);
 		buf_str(s->ret, "None");
 		return true;
 	}
-	return show_named(s, object, t);
 }
 
 static void show(struct show *s, uint64_t object)

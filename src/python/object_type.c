@@ -31,6 +31,9 @@ struct entry {
 	bool refused;           /* no type stands there */
 	bool unfinished;        /* it is being read just now */
 	struct entry *earlier;  /* in `gone` */
+	bool members_read;
+	struct python_member *members;
+	size_t member_count;
 };
 
 struct types {
@@ -40,6 +43,12 @@ struct types {
 	size_t refused;
 };
 
+static void free_entry(struct entry *e)
+{
+	free(e->members);
+	free(e);
+}
+
 static void free_types(void *objects)
 {
 	struct types *types = (struct types *)objects;
@@ -47,13 +56,13 @@ static void free_types(void *objects)
 
 	for (struct table_node *node = table_next(&types->table, NULL); node; node = next) {
 		next = table_next(&types->table, node);
-		free(node);
+		free_entry((struct entry *)node);
 	}
 	while (types->gone) {
 		struct entry *e = types->gone;
 
 		types->gone = e->earlier;
-		free(e);
+		free_entry(e);
 	}
 	table_release(&types->table);
 	intern_release(&types->names);
@@ -189,6 +198,50 @@ static void set_full_name(struct python *p, struct types *types, struct python_t
 	buf_release(&text);
 }
 
+/* Those that are told by their name; what a class statement made may be called the same. */
+static const struct {
+	const char *name;
+	enum python_kind kind;
+} kinds[] = {
+	{"set", PYTHON_SET},
+	{"frozenset", PYTHON_SET},
+	{"module", PYTHON_MODULE},
+	{"function", PYTHON_FUNCTION},
+	{"method", PYTHON_METHOD},
+	{"builtin_function_or_method", PYTHON_BUILTIN},
+	{"cell", PYTHON_CELL},
+	{"generator", PYTHON_GENERATOR},
+	{"coroutine", PYTHON_GENERATOR},
+	{"async_generator", PYTHON_GENERATOR},
+	{"frame", PYTHON_FRAME},
+	{"weakref", PYTHON_WEAKREF},
+	{"weakproxy", PYTHON_WEAKREF},
+	{"weakcallableproxy", PYTHON_WEAKREF},
+	{"weakref.ReferenceType", PYTHON_WEAKREF},
+	{"weakref.ProxyType", PYTHON_WEAKREF},
+	{"weakref.CallableProxyType", PYTHON_WEAKREF},
+	{"collections.deque", PYTHON_DEQUE},
+};
+
+static enum python_kind kind_of(struct python *p, const struct python_type *t)
+{
+	static const enum python_kind by_bit[] = {PYTHON_INT, PYTHON_LIST, PYTHON_TUPLE, PYTHON_BYTES,
+		PYTHON_STR, PYTHON_DICT, PYTHON_OTHER, PYTHON_TYPE};
+	const struct python_type *derived_from;
+	uint64_t base;
+
+	for (size_t i = 0; i < sizeof(by_bit) / sizeof(by_bit[0]); i++)
+		if (t->flags & TYPE_IS_INT << i)
+			return by_bit[i];
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(t->name, kinds[i].name) && (!t->heap || strchr(t->name, '.')))
+			return kinds[i].kind;
+	if (!python_read_u64(p, t->address + p->layout.type.base, &base) || !base)
+		return PYTHON_OTHER;
+	derived_from = python_type(p, base);
+	return derived_from ? derived_from->kind : PYTHON_OTHER;
+}
+
 static bool fill(struct python *p, struct types *types, struct entry *e)
 {
 	struct python_type *t = &e->type;
@@ -213,6 +266,7 @@ static bool fill(struct python *p, struct types *types, struct entry *e)
 	if (t->heap && !strchr(name, '.'))
 		t->module = of_class(p, types, t->address, "__module__");
 	set_full_name(p, types, t);
+	t->kind = kind_of(p, t);
 	return *t->name;
 }
 
@@ -248,7 +302,7 @@ static void drop(struct types *types, struct entry *e)
 	table_remove(&types->table, &e->node);
 	if (e->refused) {
 		types->refused--;
-		free(e);
+		free_entry(e);
 		return;
 	}
 	e->earlier = types->gone;
@@ -302,4 +356,58 @@ bool python_is(struct python *p, uint64_t object, const char *type_name)
 	const struct python_type *t = python_type_of_object(p, object);
 
 	return t && !strcmp(t->name, type_name);
+}
+
+/* ---- members ---- */
+
+/* PyMemberDef (Include/structmember.h): name, int type, offset, int flags, doc. */
+#define MEMBER_BYTES 40u
+#define MOST_MEMBERS 512u
+#define MEMBER_OBJECT 6u
+#define MEMBER_OBJECT_OR_ERROR 16u
+
+static void read_members(struct python *p, struct types *types, struct entry *e)
+{
+	VEC(struct python_member) members = {0};
+	uint64_t at;
+
+	e->members_read = true;
+	if (!python_read_u64(p, e->node.key + p->layout.type.members, &at) || !python_pointer_ok(at))
+		return;
+	for (unsigned i = 0; i < MOST_MEMBERS; i++, at += MEMBER_BYTES) {
+		uint8_t bytes[MEMBER_BYTES];
+		struct cursor c = cursor_over(bytes, sizeof(bytes));
+		struct python_member m;
+		char name[MOST_NAME];
+		uint64_t name_at;
+		uint32_t kind;
+
+		if (!python_read(p, at, bytes, sizeof(bytes)))
+			break;
+		name_at = cursor_u64(&c);
+		kind = cursor_u32(&c);
+		cursor_skip(&c, 4);
+		m.offset = cursor_u64(&c);
+		if (!name_at || !read_name(p, name_at, name))
+			break;
+		if ((kind != MEMBER_OBJECT && kind != MEMBER_OBJECT_OR_ERROR) || m.offset & 7)
+			continue;
+		make_printable(name);
+		m.name = keep(types, name);
+		if (vec_push(&members, m))
+			break;
+	}
+	e->members = members.data;
+	e->member_count = members.len;
+}
+
+const struct python_member *python_type_members(
+	struct python *p, const struct python_type *t, size_t *ret_count)
+{
+	struct entry *e = (struct entry *)((char *)(uintptr_t)t - offsetof(struct entry, type));
+
+	if (!e->members_read)
+		read_members(p, types_of(p), e);
+	*ret_count = e->member_count;
+	return e->members;
 }

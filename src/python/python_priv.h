@@ -43,6 +43,11 @@ int python_find_version(struct python *p, struct err *err);
  * -EAGAIN: there is no interpreter. -EOPNOTSUPP: it does not. */
 int python_check(struct python *p, struct err *err);
 
+/* threads.c: all interpreters, the main one first. -EFAULT: the list cannot be read; what was found until then is
+ * there. -ENOMEM. */
+VEC_TYPE(python_addresses, uint64_t);
+int python_interpreters(struct python *p, struct python_addresses *ret);
+
 /* chain.c */
 void python_chain_layout_set(struct python *p);
 

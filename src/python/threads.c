@@ -63,10 +63,8 @@ static int read_list(struct python *p, uint64_t interpreter, int64_t id, struct 
 	return 0;
 }
 
-VEC_TYPE(interpreters, uint64_t);
-
 /* The list has the newest first; the main one is put in front. */
-static int read_interpreters(struct python *p, struct interpreters *ret)
+int python_interpreters(struct python *p, struct python_addresses *ret)
 {
 	uint64_t at, head, main;
 
@@ -88,8 +86,8 @@ static int read_interpreters(struct python *p, struct interpreters *ret)
 
 static int read_all(struct python *p, struct python_threads *ret)
 {
-	struct interpreters list = {0};
-	int err = read_interpreters(p, &list);
+	struct python_addresses list = {0};
+	int err = python_interpreters(p, &list);
 
 	vec_each(&list, interpreter)
 	{
