@@ -27,6 +27,7 @@ struct sampler_options {
 	uint32_t stack_bytes;  /* copied a sample, a multiple of 8; 0: what each thread needs */
 	bool on_cpu, off_cpu;  /* what to look at; at least one, but for a sampler that only tracks */
 	uint64_t min_block_ns; /* shorter intervals off the CPU only count in the thread's times */
+	bool nonblocking;      /* Python's frames are read while their threads run on */
 };
 
 #define SAMPLER_STACK_SIZES 4
@@ -40,6 +41,7 @@ struct sampler_facts {
 	uint64_t ring_bytes_read;
 	/* From a sample to when its stack was read on in the running target; 0: no sample. */
 	uint64_t delay_mean_ns, delay_p99_ns;
+	const char *python;   /* how Python's frames are read: "copied", "stopped", "live"; NULL: not */
 	uint32_t stack_bytes; /* copied a sample; 0: what each thread needs, which is told here: */
 	struct sampler_stack_size {
 		uint32_t bytes;

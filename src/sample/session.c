@@ -109,6 +109,7 @@ void session_free(struct session *s)
 	module_store_free(s->modules);
 	vec_release(&s->seen_ns);
 	vec_release(&s->keepers);
+	vec_release(&s->followers);
 	free(s->frame_ids);
 	free(s->frames);
 	free(s);
@@ -242,6 +243,8 @@ int session_adopt(struct session *s, pid_t pid, struct err *err)
 	for (size_t i = 0; !rc && i < tids.len; i++)
 		if (!adopt_thread(s, p, tids.data[i]))
 			rc = err_nomem(err);
+	if (!rc && tids.len)
+		python_tell_process(s, p, tids.data[0]);
 	vec_release(&tids);
 	return rc;
 }
@@ -299,6 +302,7 @@ void session_renamed(
 		return;
 	name_thread(s, th, name);
 	if (exec && time_ns >= p->snapshot_ns) {
+		python_tell_gone(s, pid, 0);
 		process_exec(s->processes, p, tid);
 		name_process(s, p, 0);
 	}
@@ -317,8 +321,10 @@ void session_forked(
 	p = parent && pid != ppid ? process_fork(s->processes, parent, pid, time_ns) : parent;
 	if (!p)
 		return;
-	if (pid != ppid)
+	if (pid != ppid) {
 		name_process(s, p, ppid);
+		python_tell_fork(s, ppid, pid);
+	}
 	th = thread_get(s->processes, p, tid);
 	if (th && !th->name[0]) /* a new thread bears its creator's name until it is given one */
 		name_thread(s, th, name);
@@ -335,6 +341,9 @@ void session_exited(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns)
 	s->now_ns = time_ns;
 	capture_record(s->writer, RECORD_EXIT, &record, sizeof(record));
 	thread_exit(s->processes, pid, tid);
+	python_tell_gone(s, pid, tid);
+	if (!process_find(s->processes, pid))
+		python_tell_gone(s, pid, 0);
 }
 
 const struct thread_selection *session_selection(const struct session *s)

@@ -53,7 +53,8 @@ void session_expect_exec(struct session *s, pid_t pid);
 
 /* The chain of Python frames of one thread state, copied with the registers. */
 struct raw_chain {
-	struct python_chain chain;
+	uint64_t state; /* the PyThreadState whose it is */
+	struct python_chain chain; /* PYTHON_CUT: the rest is read when the stack is stored, if it still stands */
 	bool holds_gil;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/vec.h"
 #include "sample/processes.h"
+#include "sample/python/known.h"
 #include "sample/python/stacks.h"
 #include "sample/session.h"
 #include "sample/tail.h"
@@ -33,6 +34,7 @@ struct session {
 	struct unwinder *unwinder;
 	bool maps_untold;            /* nobody tells when something is mapped */
 	struct python_stacks *python;
+	VEC(struct python_follower) followers;
 	struct tail tail;
 	struct unwind_frame *frames; /* room for FRAME_LIMIT */
 	uint32_t *frame_ids;         /* of the user frames in the last stack, in the recording */

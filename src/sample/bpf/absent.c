@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* In the place of what uses BPF, where it could not be built. */
+#include "sample/bpf/python_program.h"
 #include "sample/sampler.h"
 #include "sample/snapshot/look.h"
 
@@ -19,6 +20,36 @@ static int absent_open(const struct sampler_options *options, struct sampler **r
 static int absent_look(struct look **ret, struct err *err)
 {
 	return absent(err);
+}
+
+int python_program_new(struct python_program **ret, struct err *err)
+{
+	return absent(err);
+}
+
+void python_program_free(struct python_program *p)
+{
+}
+
+/* There is none that these could be asked of. */
+int python_program_fd(const struct python_program *p)
+{
+	return -1;
+}
+
+int python_program_output(struct python_program *p, int cpu, int event_fd)
+{
+	return -EOPNOTSUPP;
+}
+
+struct python_copier *python_program_copier(struct python_program *p)
+{
+	return NULL;
+}
+
+uint64_t python_program_not_written(const struct python_program *p)
+{
+	return 0;
 }
 
 const struct sampler_ops sampler_bpf = {

@@ -46,6 +46,7 @@ static void perf_free(struct sampler *sampler)
 	thread_table_release(&s->threads);
 	vec_release(&s->retired);
 	perf_off_cpu_free(s);
+	perf_python_free(s);
 	free(s);
 }
 
@@ -86,8 +87,10 @@ static int perf_open(const struct sampler_options *options, struct sampler **ret
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	raise_file_limit(s);
 	rc = s->epoll_fd < 0 ? err_errno(err, errno, "epoll") : choose_events(s, err);
-	if (!rc)
+	if (!rc) {
+		perf_python_open(s);
 		rc = perf_open_rings(s, err);
+	}
 	if (rc) {
 		perf_free(&s->sampler);
 		return rc;
@@ -102,6 +105,7 @@ static void perf_bind(struct sampler *sampler, struct session *session)
 
 	s->session = session;
 	perf_off_cpu_bind(s);
+	perf_python_bind(s);
 }
 
 /* ---- attaching ---- */

@@ -155,6 +155,7 @@ static void take_sample(struct perf_sampler *s, struct cpu_ring *r, struct watch
 	if (!th)
 		return;
 	find_early(s, r, raw);
+	perf_python_take(s, r, raw);
 	if (session_sample(s->session, raw, &stored)) {
 		note_wants(s, raw, &stored);
 		perf_adapt(s, th, e, &stored);
@@ -180,8 +181,12 @@ static void decode_sample(struct perf_sampler *s, struct cpu_ring *r, struct cur
 {
 	uint64_t ips[PERF_KERNEL_FRAMES], period = 0;
 	struct raw_sample raw = {0};
-	struct watched_event *e = perf_event_of(r, cursor_u64(c));
+	uint64_t id = cursor_u64(c);
+	struct watched_event *e = perf_event_of(r, id);
 	bool off_cpu = e && e->off_cpu;
+
+	if (!e && perf_python_record(s, r, id, c))
+		return;
 
 	perf_read_sample(c, off_cpu ? s->off_attr.sample_type : s->attr.sample_type, ips, &raw, &period);
 	if (c->bad)

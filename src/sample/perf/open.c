@@ -62,6 +62,8 @@ static int open_on(struct perf_sampler *s, struct cpu_ring *r, const struct even
 	}
 	if (rc)
 		close(e.fd);
+	else if (!wish->off_cpu)
+		perf_python_set(s, e.fd);
 	return rc;
 }
 

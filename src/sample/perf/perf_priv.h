@@ -22,6 +22,7 @@
  *	copies.c  how many of their stacks are copied
  *	cycles.c  how long a cycle is
  *	early.c   the stack beyond the copy, read at the moment of the sample
+ *	python.c  Python's frames, copied at the moment of the sample
  */
 #ifndef SONDE_SAMPLE_PERF_PRIV_H
 #define SONDE_SAMPLE_PERF_PRIV_H
@@ -71,6 +72,8 @@ struct watched_event {
 	int64_t debt_ns;     /* what periods were short of the mean, in all */
 };
 
+struct perf_chains;
+
 struct cpu_ring {
 	int cpu;
 	bool copies; /* only of stacks of threads that leave the CPU */
@@ -91,6 +94,11 @@ struct cpu_ring {
 	pthread_t thread;
 	uint64_t seen; /* position in the ring up to which the thread has looked */
 	struct early_store early;
+
+	/* python.c */
+	int chains_fd; /* the event that its chains come from; -1: none */
+	uint64_t chains_id;
+	struct perf_chains *chains; /* of the sample that comes next; NULL: none are copied */
 };
 
 /* How an event is to be opened; all-zero: on the thread alone, now, with what s->attr says. */
@@ -182,6 +190,8 @@ struct perf_sampler {
 	uint64_t rate_ns, rate_bytes; /* when the rate was taken last, and of what */
 	enum stack_room room;
 	size_t sizes_of_gone[STACK_SIZE_COUNT]; /* threads that have ended, by their level */
+
+	struct python_program *python; /* for python.c; NULL: chains are read while their threads run on */
 
 	/* for off_cpu.c */
 	struct off_cpu *off_cpu;       /* NULL: not asked for */
@@ -306,6 +316,21 @@ uint64_t perf_off_cpu_settle(struct perf_sampler *s, bool last);
 /* copies.c: counts a copy; pauses and resumes events that make too many. When to call again. */
 void perf_copies_count(struct perf_sampler *s, struct cpu_ring *r, struct watched_event *e);
 uint64_t perf_copies_settle(struct perf_sampler *s, uint64_t now_ns);
+
+/*
+ * python.c. Before rings are opened: loads the program, where that may be. Then, for each ring and each event;
+ * what cannot be had is done without. At the end, after the session's.
+ */
+void perf_python_open(struct perf_sampler *s);
+void perf_python_open_ring(struct perf_sampler *s, struct cpu_ring *r);
+void perf_python_close_ring(struct cpu_ring *r);
+void perf_python_set(const struct perf_sampler *s, int event_fd);
+void perf_python_bind(struct perf_sampler *s);
+void perf_python_free(struct perf_sampler *s);
+
+/* A record: whether it holds a chain; from behind its IDENTIFIER on. A sample: gets those before it. */
+bool perf_python_record(struct perf_sampler *s, struct cpu_ring *r, uint64_t id, struct cursor *c);
+void perf_python_take(struct perf_sampler *s, struct cpu_ring *r, struct raw_sample *raw);
 
 /* jitter.c: notes a sample of the event itself (under the lock); draws new periods for
  * such events */

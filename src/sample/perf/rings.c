@@ -41,7 +41,7 @@ static int open_ring(
 	struct perf_sampler *s, int cpu, size_t bytes, bool copies, struct err *err)
 {
 	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-	struct cpu_ring r = {.cpu = cpu, .copies = copies};
+	struct cpu_ring r = {.cpu = cpu, .copies = copies, .chains_fd = -1};
 	int rc;
 
 	r.fd = open_owner(s, cpu);
@@ -72,6 +72,7 @@ static int open_ring(
 static void close_ring(struct cpu_ring *r)
 {
 	event_table_release(&r->events);
+	perf_python_close_ring(r);
 	vec_release(&r->sampled);
 	early_store_release(&r->early);
 	perf_ring_unmap(&r->ring);
@@ -119,6 +120,7 @@ static int open_rings(struct perf_sampler *s, const char *cpus, struct err *err)
 	vec_each(&s->rings, r) { /* they stay where they are now */
 		pthread_mutex_init(&r->lock, NULL);
 		r->random = clock_monotonic_ns() + hash_u64((uint64_t)r->cpu);
+		perf_python_open_ring(s, r);
 	}
 	return s->rings.len ? 0 : err_set(err, ENODEV, "cannot tell which CPUs are online");
 }

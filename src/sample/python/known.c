@@ -11,7 +11,8 @@
 
 /* A thread that is not in the list may have begun just now: the list is read again, this often at most. */
 #define THREADS_AGAIN_NS (20 * NS_PER_MS)
-/* An interpreter that is not ready yet, or could not be read. */
+/* An interpreter that is not ready yet; one that could not be read. */
+#define NOT_READY_NS (2 * NS_PER_MS)
 #define OPEN_AGAIN_NS (50 * NS_PER_MS)
 
 /* ---- a process ---- */
@@ -58,7 +59,9 @@ static const struct space_mapping *find_runtime(const struct process *p)
 	return NULL;
 }
 
-static void open_python(struct process *p, uint64_t now)
+static void read_threads(struct session *s, struct process *p);
+
+static void open_python(struct session *s, struct process *p, uint64_t now)
 {
 	struct python_of_process *of = p->python;
 	const struct space_mapping *m = find_runtime(p);
@@ -69,8 +72,16 @@ static void open_python(struct process *p, uint64_t now)
 		return;
 	of->module = m->module;
 	place = python_place_at(m->module->python, m->bias);
-	if (python_new(&(struct python_memory){of, read_by_thread}, &place, &of->python, &of->refusal))
-		of->open_again_ns = of->refusal.code == EOPNOTSUPP ? UINT64_MAX : now + OPEN_AGAIN_NS;
+	if (python_new(&(struct python_memory){of, read_by_thread}, &place, &of->python, &of->refusal)) {
+		of->open_again_ns = of->refusal.code == EOPNOTSUPP ? UINT64_MAX
+			: of->refusal.code == EAGAIN		    ? now + NOT_READY_NS
+								    : now + OPEN_AGAIN_NS;
+		return;
+	}
+	vec_each(&s->followers, f)
+		f->ops->process(f->ctx, p->pid, of->python);
+	if (s->followers.len)
+		read_threads(s, p);
 }
 
 static struct python_of_process *known(struct session *s, struct process *p, pid_t reader)
@@ -97,7 +108,7 @@ struct python *python_of_process(struct session *s, struct process *p, pid_t rea
 		return NULL;
 	now = clock_monotonic_ns();
 	if (!of->refusal.code || now >= of->open_again_ns)
-		open_python(p, now);
+		open_python(s, p, now);
 	return of->python;
 }
 
@@ -170,6 +181,8 @@ static void read_threads(struct session *s, struct process *p)
 	vec_release(&threads);
 	vec_release(&ids.inner);
 	vec_release(&ids.ours);
+	vec_each(&s->followers, f)
+		f->ops->threads(f->ctx, p->pid, of->python, of->threads.data, of->threads.len);
 }
 
 static size_t states_of(const struct python_of_process *of, pid_t tid, struct python_thread *ret,
@@ -216,4 +229,47 @@ size_t python_thread_states(struct session *s, const struct thread *th, struct p
 	python_refresh(python);
 	read_threads(s, th->process);
 	return states_of(of, th->tid, ret, limit);
+}
+
+void python_thread_met(struct session *s, const struct thread *th, uint64_t state)
+{
+	struct python_of_process *of = th->process->python;
+	struct python_thread states[PYTHON_MOST_STATES];
+	size_t count = states_of(of, th->tid, states, PYTHON_MOST_STATES);
+	uint64_t now;
+
+	for (size_t i = 0; i < count; i++)
+		if (states[i].address == state)
+			return;
+	now = clock_monotonic_ns();
+	if (now - of->threads_ns < THREADS_AGAIN_NS)
+		return;
+	of->threads_ns = now;
+	python_refresh(of->python);
+	read_threads(s, th->process);
+}
+
+/* ---- who follows ---- */
+
+int session_follow_python(struct session *s, const struct python_follower_ops *ops, void *ctx)
+{
+	return vec_push(&s->followers, (struct python_follower){ops, ctx});
+}
+
+void python_tell_fork(struct session *s, pid_t parent, pid_t child)
+{
+	vec_each(&s->followers, f)
+		f->ops->forked(f->ctx, parent, child);
+}
+
+void python_tell_gone(struct session *s, pid_t pid, pid_t tid)
+{
+	vec_each(&s->followers, f)
+		f->ops->gone(f->ctx, pid, tid);
+}
+
+void python_tell_process(struct session *s, struct process *p, pid_t reader)
+{
+	if (s->followers.len)
+		python_of_process(s, p, reader);
 }

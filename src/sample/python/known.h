@@ -40,6 +40,35 @@ void python_of_process_free(struct python_of_process *p);
  * can be read. */
 struct python *python_of_process(struct session *s, struct process *p, pid_t reader);
 
+/*
+ * Who copies chains himself is told where they are: of a process that runs CPython, that its memory is laid out so
+ * (again after exec, when it is gone before); all its threads, ascending by tid, as often as they are read; a copy of it
+ * that was forked; that a thread has ended, or with tid 0 the process, or its program.
+ */
+struct python_follower_ops {
+	void (*process)(void *ctx, pid_t pid, struct python *python);
+	void (*threads)(void *ctx, pid_t pid, struct python *python,
+		const struct known_python_thread *threads, size_t count);
+	void (*forked)(void *ctx, pid_t parent, pid_t child);
+	void (*gone)(void *ctx, pid_t pid, pid_t tid);
+};
+struct python_follower {
+	const struct python_follower_ops *ops;
+	void *ctx;
+};
+
+/* `ops` and `ctx` are borrowed as long as the session lives. 0 or -ENOMEM. */
+int session_follow_python(struct session *s, const struct python_follower_ops *ops, void *ctx);
+
+/* What the session passes on. */
+void python_tell_fork(struct session *s, pid_t parent, pid_t child);
+void python_tell_gone(struct session *s, pid_t pid, pid_t tid);
+/* A process that was running before the session, or anew: if somebody follows, its CPython is looked for now. */
+void python_tell_process(struct session *s, struct process *p, pid_t reader);
+
+/* A sampler has met a thread with that state: if that is news, the threads are read again. */
+void python_thread_met(struct session *s, const struct thread *th, uint64_t state);
+
 /* Why there is none though it was found: "CPython 3.7 is not supported..."; "": there is nothing to say. */
 const char *python_of_process_refusal(const struct process *p);
 

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/intern.h"
+#include "sample/python/chains.h"
 #include "sample/python/interleave.h"
 #include "sample/python/known.h"
 #include "sample/python/place.h"
@@ -30,7 +31,7 @@ struct function {
 struct python_stacks {
 	struct intern identities; /* "file\0line\0name\0" */
 	VEC(struct function) functions;
-	struct python_link *links;
+	struct python_link *links, *again;
 	uint64_t *cframes;
 	struct python_frames frames;
 	VEC(size_t) before;
@@ -47,8 +48,9 @@ int python_stacks_new(struct python_stacks **ret, struct err *err)
 	if (!p)
 		return err_nomem(err);
 	p->links = calloc(MOST_LINKS, sizeof(*p->links));
+	p->again = calloc(MOST_LINKS, sizeof(*p->again));
 	p->cframes = calloc(MOST_CFRAMES, sizeof(*p->cframes));
-	if (!p->links || !p->cframes) {
+	if (!p->links || !p->again || !p->cframes) {
 		python_stacks_free(p);
 		return err_nomem(err);
 	}
@@ -66,6 +68,7 @@ void python_stacks_free(struct python_stacks *p)
 	vec_release(&p->before);
 	vec_release(&p->placed);
 	free(p->links);
+	free(p->again);
 	free(p->cframes);
 	free(p);
 }
@@ -100,17 +103,14 @@ static void refresh(struct python_of_process *of, const struct raw_stack *raw)
 	python_refresh(of->python);
 }
 
-/* A thread that ran on meanwhile has another innermost frame, most likely. */
-static bool has_moved(struct python *python, const struct python_thread *thread,
-	const struct python_chain *chain)
+static struct python_chain room_for_chain(struct python_stacks *p)
 {
-	struct python_link link, *again = &link;
-	struct python_chain now = {.links = again, .limit = 1};
-
-	python_refresh(python);
-	python_chain_read(python, thread->address, &now);
-	return !now.count != !chain->count ||
-		(now.count && (link.at != chain->links->at || link.position != chain->links->position));
+	return (struct python_chain){
+		.links = p->links,
+		.limit = MOST_LINKS,
+		.cframes = p->cframes,
+		.cframe_limit = MOST_CFRAMES,
+	};
 }
 
 /* From the thread's memory, as it is now. */
@@ -125,21 +125,33 @@ static void read_chains(struct session *s, const struct thread *th, const struct
 	refresh(th->process->python, raw);
 	count = python_thread_states(s, th, states, PYTHON_MOST_STATES);
 	for (size_t i = 0; i < count; i++) {
-		struct python_chain chain = {
-			.links = s->python->links,
-			.limit = MOST_LINKS,
-			.cframes = s->python->cframes,
-			.cframe_limit = MOST_CFRAMES,
-		};
+		struct python_chain chain = room_for_chain(s->python);
 
-		python_chain_read(python, states[i].address, &chain);
+		if (raw->python == PYTHON_LIVE)
+			python_chain_read_live(python, states[i].address, &chain, s->python->again);
+		else
+			python_chain_read(python, states[i].address, &chain);
 		add_chain(s, python, &chain);
-		if (raw->python == PYTHON_LIVE && has_moved(python, &states[i], &chain))
-			s->python->marks |= SAMPLE_PYTHON_TORN;
 		note_gil(s, python, &states[i]);
 	}
 }
 
+/* One that was cut gets the room for the rest. */
+static struct python_chain whole_chain(struct session *s, struct python *python,
+	const struct raw_chain *raw)
+{
+	struct python_chain chain = raw->chain;
+
+	if (chain.torn != PYTHON_CUT || chain.count >= MOST_LINKS)
+		return chain;
+	memcpy(s->python->links, chain.links, chain.count * sizeof(*chain.links));
+	chain.links = s->python->links;
+	chain.limit = MOST_LINKS;
+	python_chain_complete(python, &chain);
+	return chain;
+}
+
+/* As a sampler has copied them. */
 static void take_chains(struct session *s, const struct thread *th, const struct raw_stack *raw)
 {
 	struct python *python = python_of_process(s, th->process, th->tid);
@@ -148,11 +160,12 @@ static void take_chains(struct session *s, const struct thread *th, const struct
 		return;
 	refresh(th->process->python, raw);
 	for (size_t i = 0; i < raw->chain_count; i++) {
-		struct python_chain chain = raw->chains[i].chain;
+		struct python_chain chain = whole_chain(s, python, &raw->chains[i]);
 
 		add_chain(s, python, &chain);
 		if (raw->chains[i].holds_gil)
 			s->python->marks |= SAMPLE_PYTHON_GIL;
+		python_thread_met(s, th, raw->chains[i].state);
 	}
 }
 
