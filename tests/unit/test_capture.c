@@ -49,14 +49,14 @@ static void write_every_type(struct capture_writer *w)
 	capture_record(w, RECORD_MAPPING, &map, sizeof(map));
 	memset(&f, 0xaa, sizeof(f));
 	f.address = 0x900, f.module = module, f.kind = FRAME_USER, f.how = 1, f.source = 0;
-	f.is_return = 1;
+	f.is_return = 1, f.role = 2;
 	uint32_t outer = capture_frame(w, &f);
 	f.address = 0x950, f.how = 0, f.is_return = 0;
 	uint32_t inner = capture_frame(w, &f);
 	uint32_t leaf = capture_stack(w, capture_stack(w, CAPTURE_NONE, outer), inner);
 	memset(&s, 0xaa, sizeof(s));
 	s.time_ns = 103, s.weight = 5000, s.pid = 7, s.tid = 8, s.stack = leaf;
-	s.cpu = 3, s.end = 0, s.used_bytes = 640;
+	s.cpu = 3, s.end = 0, s.used_bytes = 640, s.python = 5;
 	capture_record(w, RECORD_SAMPLE, &s, sizeof(s));
 	memset(&l, 0xaa, sizeof(l));
 	l.time_ns = 104, l.count = 9, l.kind = LOSS_THROTTLE;
@@ -205,7 +205,8 @@ static void check_stacks(struct capture_reader *r)
 	const struct record_header *h;
 
 	const struct record_frame *f = NEXT(RECORD_FRAME, record_frame);
-	check(f->id == 0 && f->address == 0x900 && f->module == 0 && f->how == 1 && !f->pad);
+	check(f->id == 0 && f->address == 0x900 && f->module == 0 && f->how == 1 && f->role == 2 &&
+		!f->pad[0]);
 	check(f->is_return == 1 && f->kind == FRAME_USER && f->source == 0);
 	f = NEXT(RECORD_FRAME, record_frame);
 	check(f->id == 1 && f->address == 0x950 && f->how == 0 && f->is_return == 0);
@@ -216,7 +217,7 @@ static void check_stacks(struct capture_reader *r)
 	const struct record_sample *s = NEXT(RECORD_SAMPLE, record_sample);
 	check(s->time_ns == 103 && s->weight == 5000 && s->pid == 7 && s->tid == 8);
 	check(s->stack == 1 && s->cpu == 3 && s->end == 0 && s->used_bytes == 640);
-	check(!s->python);
+	check(s->python == 5);
 	const struct record_loss *l = NEXT(RECORD_LOSS, record_loss);
 	check(l->time_ns == 104 && l->count == 9 && l->kind == LOSS_THROTTLE && !l->pad);
 	const struct record_exit *x = NEXT(RECORD_EXIT, record_exit);

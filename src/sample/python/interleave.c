@@ -1,31 +1,37 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sample/python/interleave.h"
 
-/* A marker that is in no known frame, for one could not be unwound exactly, is looked for in the next frames
- * that end this near above it. */
+/* Frames are not larger than this: what looks so goes on on another stack (a signal's, a coroutine's). A marker
+ * in no known frame, for one could not be unwound exactly, is looked for in the next that ends this near above. */
 #define NEAR_BYTES (1u << 20)
 
-/* The native frame that holds the marker. Frames of other stacks (signals, coroutines) may lie between, so
- * the one that contains it is asked for first. */
+static bool is_near(uint64_t low, uint64_t high)
+{
+	return high > low && high - low < NEAR_BYTES;
+}
+
+/* The native frame that holds the marker. */
 static size_t frame_of_marker(const struct native_stack *n, uint64_t marker)
 {
 	uint64_t low = n->sp;
+	size_t nearest = n->count;
 
 	for (size_t i = 0; i < n->count; i++) {
-		if (low && marker >= low && marker < n->frames[i].cfa)
+		if (low && marker >= low && marker < n->frames[i].cfa && is_near(low, n->frames[i].cfa))
 			return i;
 		low = n->frames[i].cfa;
 	}
 	for (size_t i = 0; i < n->count; i++)
-		if (n->frames[i].cfa > marker && n->frames[i].cfa - marker < NEAR_BYTES)
-			return i;
-	return n->count;
+		if (is_near(marker, n->frames[i].cfa) &&
+			(nearest == n->count || n->frames[i].cfa < n->frames[nearest].cfa))
+			nearest = i;
+	return nearest;
 }
 
 /* Below the stack pointer is what has been returned from. */
 static bool is_stale(const struct native_stack *n, uint64_t marker)
 {
-	return n->sp && marker < n->sp && n->sp - marker < NEAR_BYTES;
+	return n->sp && is_near(marker, n->sp);
 }
 
 /* Frames from `i` up to and with their entry belong to one call of the evaluation function. */
