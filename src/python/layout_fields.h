@@ -20,6 +20,7 @@ struct python_layout {
 		uint32_t next;
 		uint32_t id;
 		uint32_t threads; /* 3.8 to 3.10: newest first */
+		uint32_t runtime; /* 3.9 to 3.14: back to _PyRuntime */
 		uint32_t bytes;
 		uint32_t gil; /* 3.12 to 3.14: a pointer */
 		uint32_t modules;
@@ -215,7 +216,7 @@ struct python_layout {
 	} gc_head;
 };
 
-#define PYTHON_LAYOUT_FIELDS 125
+#define PYTHON_LAYOUT_FIELDS 126
 #define PYTHON_LAYOUT_COLUMNS 9
 
 #endif

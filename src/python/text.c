@@ -13,11 +13,12 @@ bool python_has_flag(struct python *p, uint64_t object, uint64_t flag)
 {
 	uint64_t type, flags;
 
-	if (!python_pointer_ok(object) || !python_read_u64(p, object + p->layout.object.type, &type))
+	if (!python_pointer_ok(object) ||
+		!python_read_u64(p, object + p->layout.object.type, &type) || !python_pointer_ok(type))
 		return false;
 	if (type == p->str_type && flag == PYTHON_FLAG_STR)
 		return true;
-	if (!python_pointer_ok(type) || !python_read_u64(p, type + p->layout.type.flags, &flags) ||
+	if (!python_read_u64(p, type + p->layout.type.flags, &flags) ||
 		!(flags & flag))
 		return false;
 	if (flag == PYTHON_FLAG_STR)

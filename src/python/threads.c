@@ -226,21 +226,37 @@ static int check_gil(struct python *p, const struct python_threads *threads)
 	return gil.off || !gil.holder || python_pointer_ok(gil.holder) ? 0 : -EOPNOTSUPP;
 }
 
+/* The main interpreter has the number 0, and knows the runtime that it was found by. */
+static int check_interpreter(struct python *p)
+{
+	const struct python_layout *l = &p->layout;
+	uint64_t head, main, id, runtime = p->place.runtime;
+
+	if (!python_read_u64(p, p->place.runtime + l->runtime.head, &head) ||
+		!python_read_u64(p, p->place.runtime + l->runtime.main, &main))
+		return -EFAULT;
+	if (!head || !main)
+		return -EAGAIN;
+	if (!python_pointer_ok(head) || !python_pointer_ok(main) ||
+		!python_read_u64(p, main + l->interpreter.id, &id) || id ||
+		(l->interpreter.runtime != PYTHON_ABSENT &&
+			!python_read_u64(p, main + l->interpreter.runtime, &runtime)))
+		return -EOPNOTSUPP;
+	return runtime == p->place.runtime ? 0 : -EOPNOTSUPP;
+}
+
 static int check_once(struct python *p)
 {
 	struct python_threads threads = {0};
-	uint64_t head;
-	int bad, seen = 0;
+	int bad = check_interpreter(p), seen = 0;
 
-	if (!python_read_u64(p, p->place.runtime + p->layout.runtime.head, &head))
-		return -EFAULT;
-	if (!head)
-		return -EAGAIN;
+	if (bad)
+		return bad;
 	bad = read_all(p, &threads);
+	if (bad == -EFAULT)
+		bad = -EOPNOTSUPP;
 	if (!bad && !threads.len)
 		bad = -EAGAIN;
-	if (!bad && threads.data[0].interpreter_id != 0)
-		bad = -EOPNOTSUPP;
 	if (!bad)
 		bad = check_gil(p, &threads);
 	for (size_t i = threads.len; !bad && i-- > 0 && seen <= 0;) {
@@ -249,7 +265,7 @@ static int check_once(struct python *p)
 		seen = now ? now : seen;
 	}
 	vec_release(&threads);
-	return bad == -EFAULT ? -EOPNOTSUPP : bad ? bad : seen < 0 ? seen : 0;
+	return bad ? bad : seen < 0 ? seen : 0;
 }
 
 int python_check(struct python *p, struct err *err)

@@ -238,6 +238,9 @@ static inline struct image *image_new(uint32_t version, bool free_threaded)
 	image_u64(im, im->runtime, l->runtime.head, im->interpreter);
 	image_u64(im, im->runtime, l->runtime.main, im->interpreter);
 	image_u64(im, im->interpreter, l->interpreter.gil, gil);
+	image_u64(im, im->interpreter, l->interpreter.runtime, im->runtime);
+	if (im->minor == 8)
+		image_u64(im, im->interpreter, 24, UINT64_MAX); /* id_refcount */
 	im->main_thread = image_thread(im, 100);
 	memcpy(&pthread, im->bytes + (im->main_thread + l->thread.pthread - IMAGE_BASE), 8);
 	image_u64(im, im->runtime, l->runtime.main_thread, pthread);
