@@ -68,6 +68,8 @@ class Python:
 
     def environment(self, **more):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        if "free-threaded" in self.kinds:
+            clean["PYTHON_GIL"] = "0"
         return dict(clean, PYTHONDONTWRITEBYTECODE="1", **self.variables, **more)
 
     def _ask(self):
@@ -80,7 +82,7 @@ class Python:
     def _headers(self, path):
         folders = [self.root + path]
         if self.root:
-            folders.append("%s/usr/include/x86_64-linux-gnu/%s" % (self.root, os.path.basename(path)))
+            folders.append(self.root + "/usr/include")
         if "bare" in self.kinds or not os.path.exists(folders[0] + "/Python.h"):
             return None
         return folders
@@ -269,7 +271,7 @@ def _make(label):
         prefix = folder + "/python"
         options = FROM_SOURCE[label] + CONFIGURE
         if "musl" in label:
-            options.append("CC=" + _musl_compiler())
+            options += ["CC=" + _musl_compiler(), "PKG_CONFIG_LIBDIR=" + folder]
         with open(folder + "/log", "w") as log:
             for step in ([_source() + "/configure", "-q", "--prefix=" + prefix] + options,
                          ["make", "-s", "-j%d" % os.cpu_count()], ["make", "-s", "install"]):

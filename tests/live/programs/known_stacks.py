@@ -16,15 +16,12 @@ version keeps them. native: a C function must stand somewhere between these two 
 have "either" instead of frames: stacks of which each must be one; their frames have "lines". Then it
 waits until standard input ends.
 """
-import asyncio
 import functools
-import importlib.util
 import json
 import os
 import queue
 import signal
 import sys
-import tempfile
 import threading
 import time
 
@@ -457,7 +454,8 @@ def by_eval():
 
 @thread("calls")
 def by_import():
-    folder = tempfile.mkdtemp(prefix="sonde-known-")
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "modules")
+    os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "a_module_that_waits.py")
     with open(path, "w") as file:
         file.write("import __main__\n\n__main__.hold()\n")
@@ -670,6 +668,7 @@ def by_nested_qsort():
 
 
 def extension():
+    import importlib.util
     path = os.environ.get("KNOWN_EXTENSION")
     if not path:
         raise ImportError("no extension was compiled for this version")
@@ -741,11 +740,14 @@ class Manager:
 
 @thread("async")
 def awaiting():
+    import asyncio
     asyncio.run(within())
 
 
 @thread("async")
 def called_back():
+    import asyncio
+
     async def schedules():
         asyncio.get_running_loop().call_soon(hold)
         await asyncio.sleep(1000)
@@ -754,6 +756,8 @@ def called_back():
 
 @thread("async")
 def in_loop():
+    import asyncio
+
     async def sleeps():
         arrive()
         await asyncio.sleep(1e6)
@@ -762,6 +766,8 @@ def in_loop():
 
 @thread("async")
 def in_task():
+    import asyncio
+
     async def waits():
         await innermost()
 
@@ -829,8 +835,11 @@ def frames_of(frame):
 
 
 def lines_of(function):
+    code = function.__code__
+    if hasattr(code, "co_lines"):
+        return sorted({line for _, _, line in code.co_lines() if line})
     import dis
-    return sorted({line for _, line in dis.findlinestarts(function.__code__) if line is not None})
+    return sorted({line for _, line in dis.findlinestarts(code)})
 
 
 def either(names, outer):
@@ -852,9 +861,14 @@ def truth_of(ident, frame, native, what):
     return found
 
 
+def native_id(one):
+    """In a forked child, 3.8 and 3.9 still tell the parent's of the main thread."""
+    return os.getpid() if one is threading.main_thread() else one.native_id
+
+
 def truth(targets):
     current, me = sys._current_frames(), threading.get_ident()
-    return [truth_of(one.ident, current[one.ident], one.native_id, targets.get(one))
+    return [truth_of(one.ident, current[one.ident], native_id(one), targets.get(one))
             for one in threading.enumerate() if one.ident != me and one.ident in current]
 
 
@@ -866,6 +880,11 @@ def asleep(native):
         return False
 
 
+def everyone(targets):
+    with arrived_lock:
+        return arrived >= len(targets)
+
+
 def settled(targets):
     """The truth, when it has been the same three times in a row."""
     same, last = 0, None
@@ -873,9 +892,7 @@ def settled(targets):
         time.sleep(0.03)
         now = truth(targets)
         quiet = all("either" in one or asleep(one["id"]) for one in now)
-        with arrived_lock:
-            everyone = arrived >= len(targets)
-        same = same + 1 if now == last and quiet and everyone else 0
+        same = same + 1 if now == last and quiet and everyone(targets) else 0
         last = now
     return last
 
@@ -921,7 +938,10 @@ def main(groups):
         one.start()
     threading.stack_size(0)
     if "fork" in groups:
-        os.fork()
+        while not everyone(targets):
+            time.sleep(0.01)
+        if os.fork() == 0:
+            targets.clear()
     threading.Thread(target=report, args=(targets,), daemon=True).start()
     if "signal" in groups:
         signal.signal(signal.SIGUSR1, handler)

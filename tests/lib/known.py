@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs tests/live/programs/known_stacks.py and compares what sonde says with what it says of itself."""
+import os
+import re
+import select
+import shutil
+import subprocess
+
+from harness import *
+
+SCRIPT = os.path.join(PROGRAMS, "known_stacks.py")
+SHOWN = 6  # differences that a failure prints
+
+
+def extension(python):
+    """known_extension for this interpreter, or None."""
+    if not python.include:
+        return None
+    need("gcc")
+    compiler = "musl-gcc" if "musl" in python.kinds else "gcc"
+    out = work("known_extension.so")
+    done = subprocess.run([compiler, "-O2", "-fomit-frame-pointer", "-shared", "-fPIC", "-o", out,
+                           os.path.join(PROGRAMS, "known_extension.c")] +
+                          [flag for folder in python.include for flag in ("-I", folder)], capture_output=True)
+    check(done.returncode == 0, "the extension does not compile: %r" % done.stderr[-500:])
+    return out
+
+
+def stacks_of(pid, *options):
+    """tid -> thread object, as `sonde stack --json` has it. pid None: a core is among the options."""
+    done = sonde("stack", "--json", *options, *([] if pid is None else [pid]))
+    expect(done, 0)
+    return {one["tid"]: one for one in json.loads(done.stdout.decode(errors="surrogateescape"))["threads"]}
+
+
+def plain(text):
+    """Without what cannot be written as UTF-8."""
+    return re.sub("[\udc80-\udcff\ufffd]+", "?", text)
+
+
+class Known:
+    """The program, waiting in all of its places."""
+
+    def __init__(self, python, *groups, processes=1, environment=None):
+        self.python = python
+        self.script = work("known_stacks.py")
+        if "chroot" in python.kinds and not self.script.startswith("/tmp/"):
+            skip("only /tmp is the same inside")
+        shutil.copy(SCRIPT, self.script)
+        more = dict(environment or {})
+        library = extension(python)
+        if library:
+            more["KNOWN_EXTENSION"] = library
+        self.child = start(python.command + [self.script] + list(groups), ready=False, stdin=subprocess.PIPE,
+                           env=python.environment(**more))
+        self.unread = b""
+        self.processes = [json.loads(self._line()) for _ in range(processes)]
+        self.missing = self.processes[0]["missing"]
+        self.threads = self.processes[0]["threads"]
+        self.pid = self.processes[0]["pid"]
+
+    def _line(self):
+        pipe = self.child.stdout
+        while b"\n" not in self.unread:
+            more = os.read(pipe.fileno(), 1 << 20) if select.select([pipe], [], [], 60)[0] else b""
+            check(more, "%s has nothing to say: %s" % (self.script, self.child.poll()))
+            self.unread += more
+        line, _, self.unread = self.unread.partition(b"\n")
+        return line
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.child.stdin.close()
+        self.child.kill()
+        self.child.wait()
+
+    def name(self, frame):
+        return frame["qualname" if self.python.version >= (3, 11) else "name"]
+
+    def check_stacks(self, stacks, process=None):
+        wrong = []
+        threads = (process or self.processes[0])["threads"]
+        for truth in threads:
+            wrong += ["%s: %s" % (truth["what"] or truth["id"], words)
+                      for words in self._compare(truth, stacks.get(truth["id"]))][:3]
+        check(not wrong, "%d differences in %d threads of %s:\n%s"
+              % (len(wrong), len(threads), self.python.label, "\n".join(wrong[:SHOWN])))
+
+    def _compare(self, truth, got):
+        if not got:
+            return ["no such thread"]
+        frames = [f for f in got["frames"] if f.get("kind") == "python"]
+        if "either" in truth:
+            tries = [self._differences(one, frames) for one in truth["either"]]
+            return [] if [] in tries else ["none of the possible stacks: %s" % _words(frames[:4])]
+        return self._differences(truth["frames"], frames) + self._between(truth, got["frames"])
+
+    def _differences(self, want, frames):
+        wrong = []
+        for i, (a, b) in enumerate(zip(want, frames)):
+            lines = a.get("lines") or [a["line"]]
+            same = (plain(self.name(a)) == plain(b["function"]) and plain(a["file"]) == plain(b.get("file", ""))
+                    and b.get("line") in lines)
+            if not same:
+                wrong.append("frame %d is %s, not %s:%s of %s" % (i, _words([b]), self.name(a), lines, a["file"]))
+            elif "span" in a and "column" in b and b["column"] != a["span"][2]:
+                wrong.append("frame %d %s: column %d, not %s" % (i, _words([b]), b["column"], a["span"]))
+        if len(want) != len(frames):
+            wrong.append("%d Python frames, not %d: %s" % (len(frames), len(want), _words(frames[:5])))
+        return wrong
+
+    def _between(self, truth, frames):
+        """The C function between two Python ones, for each that is known."""
+        wrong = []
+        for inner, outer, name in truth.get("native", []):
+            if inner not in (None, "") and not self._stands(frames, inner, outer, name):
+                wrong.append("no %s between %s and %s: %s" % (name, inner, outer, _words(frames[:14])))
+            if inner == "" and not any(name in f["function"] for f in self._above(frames, outer)):
+                wrong.append("no %s above %s: %s" % (name, outer, _words(frames[:8])))
+        return wrong
+
+    @staticmethod
+    def _last(frame):
+        return frame["function"].rpartition(".")[2] if frame.get("kind") == "python" else None
+
+    def _above(self, frames, outer):
+        for i, frame in enumerate(frames):
+            if self._last(frame) == outer:
+                return frames[:i]
+        return []
+
+    def _stands(self, frames, inner, outer, name):
+        above = self._above(frames, outer)
+        inside = [i for i, frame in enumerate(above) if self._last(frame) == inner]
+        return bool(inside) and any(name in f["function"] and "kind" not in f for f in above[inside[-1] + 1:])
+
+
+def _words(frames):
+    return " < ".join("%s%s:%s" % (f["function"], "" if f.get("kind") else "()", f.get("line", "?")) for f in frames)
