@@ -112,29 +112,28 @@ class Known:
         return wrong
 
     def _between(self, truth, frames):
-        """The C function between two Python ones, for each that is known."""
+        """The C function between two Python ones, for each that is known; "" is the innermost end."""
         wrong = []
         for inner, outer, name in truth.get("native", []):
-            if inner not in (None, "") and not self._stands(frames, inner, outer, name):
+            above = [part for last, part, first in _parts(frames) if (last, first) == (inner, outer)]
+            if not any(name in f["function"] for part in above for f in part):
                 wrong.append("no %s between %s and %s: %s" % (name, inner, outer, _words(frames[:14])))
-            if inner == "" and not any(name in f["function"] for f in self._above(frames, outer)):
-                wrong.append("no %s above %s: %s" % (name, outer, _words(frames[:8])))
         return wrong
 
-    @staticmethod
-    def _last(frame):
-        return frame["function"].rpartition(".")[2] if frame.get("kind") == "python" else None
 
-    def _above(self, frames, outer):
-        for i, frame in enumerate(frames):
-            if self._last(frame) == outer:
-                return frames[:i]
-        return []
+def _last(frame):
+    return frame["function"].rpartition(".")[2]
 
-    def _stands(self, frames, inner, outer, name):
-        above = self._above(frames, outer)
-        inside = [i for i, frame in enumerate(above) if self._last(frame) == inner]
-        return bool(inside) and any(name in f["function"] and "kind" not in f for f in above[inside[-1] + 1:])
+
+def _parts(frames):
+    """(Python function, C frames, Python function) of each row of C frames that a Python function called."""
+    part, inner = [], ""
+    for frame in frames:
+        if frame.get("kind") == "python":
+            yield inner, part, _last(frame)
+            part, inner = [], _last(frame)
+        else:
+            part.append(frame)
 
 
 def _words(frames):

@@ -806,8 +806,9 @@ def sub_interpreter():
         import _xxsubinterpreters as interpreters
         run = interpreters.run_string
     reading, writing = os.pipe()
-    # 3.12.1 was seen to abort when one has a lock of its own.
-    inside = interpreters.create(**({"isolated": False} if sys.version_info[:2] == (3, 12) else {}))
+    # 3.12.1 and 3.13.5 were seen to abort when one has a lock of its own.
+    config = {(3, 12): {"isolated": False}, (3, 13): {"config": "legacy"}}
+    inside = interpreters.create(**config.get(sys.version_info[:2], {}))
     me = threading.get_ident()
 
     def listen():
