@@ -54,6 +54,7 @@ class Known:
         self.child = start(python.command + [self.script] + list(groups), ready=False, stdin=subprocess.PIPE,
                            env=python.environment(**more))
         self.unread = b""
+        self.looks = [0, 0]  # at threads that run: without a stack, with one
         self.processes = [json.loads(self._line()) for _ in range(processes)]
         self.missing = self.processes[0]["missing"]
         self.threads = self.processes[0]["threads"]
@@ -76,6 +77,12 @@ class Known:
         self.child.kill()
         self.child.wait()
 
+    def check_looks(self, least_pct):
+        """So many of the looks at running threads came to a stack."""
+        without, looked = self.looks
+        check(100 * looked >= least_pct * (without + looked), "%d stacks of running threads, %d times none"
+              % (looked, without))
+
     def name(self, frame):
         return frame["qualname" if self.python.version >= (3, 11) else "name"]
 
@@ -91,6 +98,10 @@ class Known:
     def _compare(self, truth, got):
         if not got:
             return ["no such thread"]
+        if "either" in truth:
+            self.looks[not got.get("hole")] += 1
+            if got.get("hole"):
+                return []
         frames = [f for f in got["frames"] if f.get("kind") == "python"]
         if "either" in truth:
             tries = [self._differences(one, frames) for one in truth["either"]]

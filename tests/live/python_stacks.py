@@ -91,6 +91,7 @@ def changes_are_seen(python):
             known.check_stacks(stacks)
             seen |= {f["function"] for s in stacks.values() for f in s["frames"][:3]}
         check("crunch" in seen, "crunch is in none of: %s" % sorted(seen))
+        known.check_looks(60)
 
 
 @each_python
@@ -98,6 +99,7 @@ def running_threads_stopped(python):
     with Known(python, "running") as known:
         for _ in range(10):
             known.check_stacks(stacks_of(known.pid, "--stop-running"))
+        known.check_looks(30)
 
 
 @each_python
