@@ -106,6 +106,16 @@ static void read_stacks(struct snapshot *s, struct snapshot_process *p, const st
 		snapshot_stack(s, *t);
 }
 
+/* Where an interpreter cannot be read its C functions are all there is, and that is told. */
+static void note_python(struct snapshot *s, const struct snapshot_process *p)
+{
+	const char *refusal = "";
+
+	snapshot_python(s, p, &refusal);
+	if (*refusal)
+		cmd_note("stack", "%s; its C functions are shown instead of Python frames", refusal);
+}
+
 static int run(const struct stack_args *args, pid_t pid, const struct snapshot_options *options)
 {
 	struct snapshot *s = NULL;
@@ -123,6 +133,8 @@ static int run(const struct stack_args *args, pid_t pid, const struct snapshot_o
 		if (p->refused)
 			cmd_note("stack", "process %d is not ours to read: names and states are all there is "
 				"(\"sonde doctor %d\" says what it takes)", (int)p->pid, (int)p->pid);
+		else
+			note_python(s, p);
 		rc = print(args, s, &threads, &err);
 	}
 	vec_release(&threads);
