@@ -44,6 +44,10 @@ Options:
       --tid N             only this thread
       --stop-running      stop threads that run for some microseconds, instead
                           of sampling them
+      --show-interpreter  Python's own C functions as well, beside the Python
+                          frames that they run
+      --locals            arguments and variables of Python frames as well, cut
+                          short where they are long
       --json              for scripts (docs/JSON.md)
   -o, --output FILE       write there instead of stdout
       --look HOW          proc (what anybody may read), bpf (all registers), or

@@ -119,11 +119,15 @@ const char *python_of_process_refusal(const struct process *p)
 
 /* ---- its threads ---- */
 
+/* By id; of one thread the state in the newest interpreter first, for it was entered from the others. */
 static int compare_threads(const void *a, const void *b)
 {
 	const struct known_python_thread *x = a, *y = b;
 
-	return (x->tid > y->tid) - (x->tid < y->tid);
+	if (x->tid != y->tid)
+		return (x->tid > y->tid) - (x->tid < y->tid);
+	return (x->thread.interpreter_id < y->thread.interpreter_id) -
+		(x->thread.interpreter_id > y->thread.interpreter_id);
 }
 
 /* Ids of the process's threads as it knows them itself: in a pid namespace of its own these are others. */

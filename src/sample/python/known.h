@@ -72,7 +72,7 @@ void python_thread_met(struct session *s, const struct thread *th, uint64_t stat
 /* Why there is none though it was found: "CPython 3.7 is not supported..."; "": there is nothing to say. */
 const char *python_of_process_refusal(const struct process *p);
 
-/* The states of a thread, one for each interpreter it was in, at most `limit`; how many. */
+/* The states of a thread, one for each interpreter it was in, the newest of these first, at most `limit`; how many. */
 #define PYTHON_MOST_STATES 8u
 size_t python_thread_states(struct session *s, const struct thread *th, struct python_thread *ret,
 	size_t limit);
