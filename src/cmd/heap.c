@@ -13,6 +13,7 @@
 #include "os/usage.h"
 #include "sample/python/place.h"
 #include "sample/snapshot/core.h"
+#include "view/alive.h"
 #include "view/census.h"
 
 /* The collector is done after so long, or it will not be. */
@@ -20,9 +21,9 @@
 static const struct timespec COLLECTOR_AGAIN = {.tv_nsec = 3 * NS_PER_MS};
 
 struct heap_args {
-	const char *pid, *output, *core, *root;
+	const char *pid, *why_alive, *output, *core, *root;
 	bool census, all, json;
-	uint64_t every_ns, times, top;
+	uint64_t every_ns, times, top, paths;
 };
 
 static const struct option_spec heap_options[] = {
@@ -31,6 +32,10 @@ static const struct option_spec heap_options[] = {
 	OPTION_DURATION(0, "every", struct heap_args, every_ns, "TIME", NS_PER_MS, UINT64_MAX,
 		"again and again, with what has become more, until Ctrl-C or the end of the process"),
 	OPTION_NUMBER(0, "times", struct heap_args, times, "N", 1, UINT64_MAX, "with --every: end after so many"),
+	OPTION_STRING(0, "why-alive", struct heap_args, why_alive, "TYPE",
+		"what keeps objects of this type alive: references from modules, threads, the interpreter"),
+	OPTION_NUMBER(0, "paths", struct heap_args, paths, "N", 1, 1000,
+		"with --why-alive: at most so many different ways (5)"),
 	OPTION_FLAG('a', "all", struct heap_args, all,
 		"also str, bytes, int and what else the collector does not track"),
 	OPTION_NUMBER('n', "top", struct heap_args, top, "N", 1, 1000000, "so many types (20)"),
@@ -46,12 +51,13 @@ static const struct option_spec heap_options[] = {
 static const struct options_usage heap_usage = {
 	.command = "heap",
 	.arguments = "PID|NAME|--core FILE",
-	.about = "Counts the objects of a running Python program (CPython 3.8 to 3.14) by type"
-		 ". Nothing is put into the program and it is not stopped. docs/CENSUS.md",
+	.about = "Counts the objects of a running Python program (CPython 3.8 to 3.14) by type, and says what keeps them "
+		 "alive. Nothing is put into the program and it is not stopped. docs/CENSUS.md",
 	.options = heap_options,
 	.examples = {
 		{"What is there", "sonde heap --census 1234"},
 		{"What becomes more", "sonde heap --census --every 60s 1234"},
+		{"And why it does not go away", "sonde heap --why-alive app.models.User 1234"},
 	},
 	.max_arguments = 1,
 	.stray = "one process at a time",
@@ -66,6 +72,8 @@ struct heap {
 	FILE *out;
 	struct term term;
 };
+
+VEC_TYPE(tids, uint32_t);
 
 /* ---- counting ---- */
 
@@ -172,6 +180,65 @@ static int count_often(struct heap *h, struct err *err)
 	return rc < 0 ? rc : 0;
 }
 
+/* ---- what keeps them alive ---- */
+
+static int follow(struct heap *h, const struct python_alive_options *options, struct python_alive *ret,
+	uint64_t *ret_took_ns, struct err *err)
+{
+	uint64_t end_ns = clock_monotonic_ns() + COLLECTOR_NS;
+	int rc;
+
+	do {
+		uint64_t start_ns = clock_monotonic_ns();
+
+		rc = python_alive(h->process->python, options, ret, err);
+		*ret_took_ns = clock_monotonic_ns() - start_ns;
+		if (rc == -EAGAIN)
+			nanosleep(&COLLECTOR_AGAIN, NULL);
+	} while (rc == -EAGAIN && !h->core && clock_monotonic_ns() < end_ns);
+	return rc;
+}
+
+/* The ids of the threads as the process itself has them. */
+static void own_tids(struct heap *h, struct tids *ret)
+{
+	struct pid_vec threads = {0};
+
+	if (!h->core && !proc_threads(h->pid, &threads, NULL))
+		vec_each(&threads, tid) {
+			struct proc_status status;
+
+			if (!proc_status_read(*tid, &status, NULL) && vec_push(ret, (uint32_t)status.ns_pid))
+				break;
+		}
+	vec_release(&threads);
+}
+
+static int why_alive(struct heap *h, struct err *err)
+{
+	struct tids tids = {0};
+	struct python_alive a = {0};
+	struct python_alive_options options = {.type = h->args->why_alive, .most_ways = h->args->paths};
+	struct census_facts facts = {
+		.pid = (int)h->pid, .name = h->name, .version = python_version_text(h->process->python)};
+	struct buf text = {0};
+	int rc;
+
+	own_tids(h, &tids);
+	options.tids = tids.data;
+	options.tid_count = tids.len;
+	rc = follow(h, &options, &a, &facts.took_ns, err);
+	if (!rc)
+		rc = h->args->json ? view_alive_json(&a, &facts, &text, err)
+				   : view_alive(&a, &facts, &h->term, &text, err);
+	if (!rc)
+		print(h, &text);
+	python_alive_release(&a);
+	vec_release(&tids);
+	buf_release(&text);
+	return rc;
+}
+
 /* ---- which process ---- */
 
 static int open_core(struct heap *h, struct err *err)
@@ -208,7 +275,8 @@ static int run(const struct heap_args *args, pid_t pid)
 		rc = cmd_open_output(args->output, &h.out, &err);
 	if (!rc) {
 		h.term = term_describe(fileno(h.out));
-		rc = args->every_ns ? count_often(&h, &err) : count_once(&h, &err);
+		rc = args->why_alive ? why_alive(&h, &err)
+			: args->every_ns ? count_often(&h, &err) : count_once(&h, &err);
 		closed = cmd_close_output("heap", h.out, args->output);
 	}
 	python_process_close(h.process);
@@ -218,6 +286,8 @@ static int run(const struct heap_args *args, pid_t pid)
 
 static int check(const struct heap_args *args, const struct options_rest *rest)
 {
+	if (args->why_alive && (args->census || args->every_ns || args->all))
+		return options_complain(&heap_usage, "--census counts, --why-alive follows references: one of them");
 	if (args->times && !args->every_ns)
 		return options_complain(&heap_usage, "--times goes with --every");
 	if (args->every_ns && args->core)
@@ -233,7 +303,7 @@ static int check(const struct heap_args *args, const struct options_rest *rest)
 
 int cmd_heap(int argc, char **argv)
 {
-	struct heap_args args = {.top = 20};
+	struct heap_args args = {.top = 20, .paths = 5};
 	struct options_rest rest;
 	struct err err = {0};
 	pid_t pid = 0;

@@ -23,6 +23,7 @@ struct refs {
 	uint64_t object;
 	const struct python_type *type;
 	enum python_ref_kind kind; /* of pairs */
+	bool once;                 /* what is there twice to be read well is told once */
 };
 
 static bool tell(const struct refs *r, const struct python_ref *ref)
@@ -117,10 +118,10 @@ static bool tell_attributes(struct refs *r)
 	uint64_t values;
 
 	r->kind = PYTHON_REF_ATTRIBUTE;
-	if (python_attributes_each(r->p, r->object, tell_pair, r))
+	ref.to = python_instance_dict(r->p, r->object, &values);
+	if (!(r->once && ref.to) && python_attributes_each(r->p, r->object, tell_pair, r))
 		return true;
 	/* The dict itself as well: it is an object, when it is there. */
-	ref.to = python_instance_dict(r->p, r->object, &values);
 	return tell(r, &ref);
 }
 
@@ -171,13 +172,14 @@ struct words {
 	size_t member_count;
 };
 
+/* The header has the type, which is told apart. */
 static bool tell_word(void *ctx, const struct python_ref *word)
 {
 	const struct words *w = (const struct words *)ctx;
 	const char *name = name_of_member(w->members, w->member_count, word->index);
 	struct python_ref ref = *word;
 
-	if (is_left_out(w->r, word->index))
+	if (word->index < w->r->p->layout.object.bytes || is_left_out(w->r, word->index))
 		return false;
 	if (name) {
 		ref.kind = PYTHON_REF_FIELD;
@@ -220,7 +222,6 @@ static bool tell_words(const struct refs *r)
 		python_read_u64(r->p, r->object + r->p->layout.var_object.size, &count) &&
 		count < MOST_BODY_BYTES / 8)
 		bytes += count * 8;
-	/* The header has the type, which is told apart. */
 	return r->known && python_words_each(r->p, r->object, r->object + bytes, r->known, tell_word, &w);
 }
 
@@ -353,7 +354,7 @@ static bool tell_class(const struct refs *r)
 	uint64_t dict;
 
 	in_dict.kind = PYTHON_REF_ATTRIBUTE;
-	if (python_read_u64(r->p, r->object + l->type.dict, &dict) && python_pointer_ok(dict) &&
+	if (!r->once && python_read_u64(r->p, r->object + l->type.dict, &dict) && python_pointer_ok(dict) &&
 		python_dict_each(r->p, dict, tell_pair, &in_dict))
 		return true;
 	return tell_field(r, l->type.dict, "__dict__") || tell_field(r, l->type.base, "__base__") ||
@@ -424,23 +425,48 @@ static bool has_words(enum python_kind kind)
 	}
 }
 
+/* Fields that are words as well are told by their names first. */
+static bool tell_fields(struct refs *r)
+{
+	bool words = has_words(r->type->kind);
+
+	if (!(r->once && words && r->type->kind != PYTHON_DEQUE) && tell_own(r))
+		return true;
+	if (!(r->once && words) && r->type->kind != PYTHON_TYPE && tell_members(r))
+		return true;
+	return words && tell_words(r);
+}
+
+static bool tell_all(struct refs *r)
+{
+	struct python_ref type = {.kind = PYTHON_REF_FIELD, .name = "__class__"};
+
+	r->type = python_type_of_object(r->p, r->object);
+	if (!r->type)
+		return false;
+	if (r->type->kind != PYTHON_TYPE && tell_attributes(r))
+		return true;
+	if (tell_fields(r))
+		return true;
+	type.to = r->type->address;
+	return r->type->heap && tell(r, &type);
+}
+
 bool python_refs_each(
 	struct python *p, uint64_t object, struct marks *known, python_ref_fn *each, void *ctx)
 {
 	struct refs r = {.p = p, .known = known, .each = each, .ctx = ctx, .object = object};
-	struct python_ref type = {.kind = PYTHON_REF_FIELD, .name = "__class__"};
 
-	r.type = python_type_of_object(p, object);
-	if (!r.type)
-		return false;
-	if (r.type->kind != PYTHON_TYPE && tell_attributes(&r))
-		return true;
-	if (tell_own(&r) || (r.type->kind != PYTHON_TYPE && tell_members(&r)))
-		return true;
-	if (has_words(r.type->kind) && tell_words(&r))
-		return true;
-	type.to = r.type->address;
-	return r.type->heap && tell(&r, &type);
+	return tell_all(&r);
+}
+
+bool python_refs_count_each(
+	struct python *p, uint64_t object, struct marks *known, python_ref_fn *each, void *ctx)
+{
+	struct refs r = {
+		.p = p, .known = known, .each = each, .ctx = ctx, .object = object, .once = true};
+
+	return tell_all(&r);
 }
 
 void python_ref_show(struct python *p, const struct python_ref *ref, struct buf *ret)

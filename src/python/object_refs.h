@@ -34,8 +34,15 @@ struct python_ref {
 
 typedef bool python_ref_fn(void *ctx, const struct python_ref *ref);
 
-/* Each reference of the object, until `each` returns true, which is returned. */
+/*
+ * Each reference of the object, until `each` returns true, which is returned. The nearest way to write it comes
+ * first: an attribute is told as one, and then once more by the __dict__ that holds it.
+ */
 bool python_refs_each(
+	struct python *p, uint64_t object, struct marks *known, python_ref_fn *each, void *ctx);
+
+/* The same for counting: what the object itself holds, each reference once. */
+bool python_refs_count_each(
 	struct python *p, uint64_t object, struct marks *known, python_ref_fn *each, void *ctx);
 
 /* Each local variable, and what is on the value stack as far as that is told, of a frame as links of a chain
