@@ -115,10 +115,7 @@ __noinline int copy_python_links(uint32_t tgid, uint64_t frame)
 	return (int)(count | (frame ? PYTHON_COPY_CUT << 16 : 0));
 }
 
-/* The last one lies within the thread state, and is of no call. */
-#define STATE_BYTES 1024u
-
-/* How many cframes there are now, behind the links. */
+/* How many cframes there are now, behind the links. The last one lies within the thread state, and is of no call. */
 __noinline int copy_python_cframes(uint32_t tgid, uint64_t state, uint32_t links)
 {
 	struct python_copy_process *p = bpf_map_lookup_elem(&processes, &tgid);
@@ -134,7 +131,7 @@ __noinline int copy_python_cframes(uint32_t tgid, uint64_t state, uint32_t links
 
 		/* The verifier has to see it checked, whatever the compiler knows of it. */
 		asm volatile("" : "+r"(index));
-		if (!at || at - state < STATE_BYTES || index >= PYTHON_COPY_WORDS)
+		if (!at || at - state < PYTHON_COPY_STATE_BYTES || index >= PYTHON_COPY_WORDS)
 			break;
 		c->words[index] = at;
 		at = user_word(at + p->cframe_previous);

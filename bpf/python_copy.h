@@ -18,6 +18,7 @@
 #define PYTHON_COPY_LINKS 256u      /* frames of a chain */
 #define PYTHON_COPY_CFRAMES 256u
 #define PYTHON_COPY_FRAME_BYTES 128u /* of a frame, that hold all of its words */
+#define PYTHON_COPY_STATE_BYTES 1024u /* more than a PyThreadState with cframes has: the last of these lies within it */
 
 /* Offsets in bytes, as in struct python_chain_layout. */
 struct python_copy_process {

@@ -20,12 +20,12 @@ struct python_program {
 	struct python_copier *copier;
 };
 
-int python_map_update(int map, const void *key, const void *value)
+int python_map_update(void *ctx, int map, const void *key, const void *value)
 {
 	return bpf_map_update_elem(map, key, value, BPF_ANY);
 }
 
-int python_map_remove(int map, const void *key)
+int python_map_remove(void *ctx, int map, const void *key)
 {
 	return bpf_map_delete_elem(map, key);
 }

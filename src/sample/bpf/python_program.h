@@ -30,8 +30,8 @@ struct python_copier *python_program_copier(struct python_program *p);
 uint64_t python_program_not_written(const struct python_program *p);
 
 /* The same in the maps of another skeleton. */
-int python_map_update(int map, const void *key, const void *value);
-int python_map_remove(int map, const void *key);
+int python_map_update(void *ctx, int map, const void *key, const void *value);
+int python_map_remove(void *ctx, int map, const void *key);
 
 /* By its file, the pid namespace that we are in; 0, 0: the first. */
 void python_own_namespace(uint64_t *ret_device, uint64_t *ret_inode);

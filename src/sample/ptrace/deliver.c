@@ -10,15 +10,44 @@
 /* Which CPU it was on is not known. */
 #define NO_CPU UINT16_MAX
 
-static struct raw_stack stack_of(const struct note *n)
+/* What is known of Python's code objects is believed that long without a look at them. */
+#define LOOK_NS (10 * NS_PER_MS)
+
+/* The chains that were copied while it stood still; s->chains has them then. */
+static size_t chains_of(struct ptrace_sampler *s, const struct note *n)
 {
+	size_t count = n->chain_bytes ? python_stopped_read(note_chains(n), n->chain_bytes, s->room,
+						s->chains, PYTHON_STOPPED_CHAINS)
+				      : 0;
+	struct python_copied copied;
+
+	/* The first one alone may come from the place by its thread pointer. */
+	if (count && python_copied_read(note_chains(n), n->chain_bytes, s->scratch, &copied))
+		python_copier_learn(python_stopped_copier(s->tracer.python), &copied);
+	return count;
+}
+
+static struct raw_stack stack_of(struct ptrace_sampler *s, const struct note *n)
+{
+	struct raw_stack stack = {.has_regs = n->regs.known, .regs = n->regs};
+
 #if defined(__x86_64__)
 	uint64_t sp = n->regs.value[UNWIND_X86_RSP];
 #else
 	uint64_t sp = n->regs.value[UNWIND_A64_SP];
 #endif
-	return (struct raw_stack){.has_regs = n->regs.known, .regs = n->regs,
-		.dump = {sp, n->stack, n->stack_bytes}};
+	stack.dump = (struct unwind_dump){sp, n->stack, n->stack_bytes};
+	stack.chain_count = chains_of(s, n);
+	stack.chains = s->chains;
+	stack.look = 1 + clock_monotonic_ns() / LOOK_NS;
+	if (stack.chain_count)
+		return stack;
+	stack.python = s->tracer.python ? python_copier_without(
+						  python_stopped_copier(s->tracer.python), n->pid)
+					: PYTHON_LIVE;
+	if (stack.python == PYTHON_LIVE)
+		stack.look = 0;
+	return stack;
 }
 
 void ptrace_learn(struct ptrace_sampler *s, pid_t tid, const struct stored_stack *stored)
@@ -38,7 +67,7 @@ static void deliver_sample(struct ptrace_sampler *s, const struct note *n)
 		.cpu = NO_CPU,
 		.weight_ns = s->tracer.period_ns,
 		.period_ns = n->period_ns,
-		.stack = stack_of(n),
+		.stack = stack_of(s, n),
 	};
 
 	bool have = n->period_ns && session_sample(s->session, &raw, &stored);
@@ -57,13 +86,13 @@ static void deliver_wait(struct ptrace_sampler *s, const struct note *n)
 	struct raw_stack raw = {0};
 
 	if (n->kind == NOTE_ASLEEP)
-		raw = stack_of(n);
+		raw = stack_of(s, n);
 	sleepers_note(s, n, &raw);
 }
 
 static void deliver_shown(struct ptrace_sampler *s, const struct note *n)
 {
-	struct raw_stack raw = stack_of(n);
+	struct raw_stack raw = stack_of(s, n);
 	struct stored_stack stored;
 	bool have = n->regs.known &&
 		session_stack(s->session, n->pid, n->tid, n->time_ns, &raw, &stored);
@@ -120,7 +149,7 @@ uint64_t ptrace_drain(struct sampler *sampler, bool last)
 	eventfd_read(s->tracer.notes_fd, &count);
 	throttling_refresh(s->throttling, clock_monotonic_ns());
 	while ((n = note_ring_peek(&s->tracer.ring))) {
-		s->bytes_read += sizeof(*n) + n->stack_bytes;
+		s->bytes_read += note_bytes(n);
 		deliver(s, n);
 		note_ring_pop(&s->tracer.ring);
 	}

@@ -36,6 +36,7 @@
 #include "sample/ptrace/pause.h"
 #include "sample/ptrace/ring.h"
 #include "sample/ptrace/user_stack.h"
+#include "sample/python/stopped.h"
 #include "sample/sampler.h"
 #include "sample/state.h"
 #include "sample/throttling.h"
@@ -82,8 +83,22 @@ struct note {
 		char name[PROC_NAME_BYTES];
 	};
 	size_t stack_bytes; /* follow */
+	size_t chain_bytes; /* of Python's frames, behind them: python/stopped.h */
 	uint8_t stack[];
 };
+
+/* What a note may hold of a stack. */
+#define NOTE_MOST_BYTES (DUMP_MOST_BYTES + 8u + PYTHON_STOPPED_ROOM)
+
+static inline uint8_t *note_chains(const struct note *n)
+{
+	return (uint8_t *)(uintptr_t)n->stack + ((n->stack_bytes + 7) & ~(size_t)7);
+}
+
+static inline size_t note_bytes(const struct note *n)
+{
+	return (size_t)(note_chains(n) - (const uint8_t *)n) + n->chain_bytes;
+}
 
 /* ---- what is traced; the tracer's own ---- */
 
@@ -143,6 +158,7 @@ struct tracer {
 	sigset_t waits_for;
 
 	/* Between the tracer and the session. */
+	struct python_stopped *python; /* NULL: Python's frames are read while their threads run on */
 	struct note_ring ring;
 	struct dump_sizes sizes;
 	pthread_t thread;
@@ -235,6 +251,9 @@ void snapshot_forget(struct tracer *t, struct traced *th);
 void snapshot_everything(struct tracer *t);
 uint64_t snapshot_go_on(struct tracer *t);
 
+/* Python's frames of a thread that stands still, into a note that has its stack. */
+void tracer_copy_python(struct tracer *t, const struct traced *th, uint64_t pointer, struct note *n);
+
 /* stops.c: everything that has happened. `since_ns`: then it had not happened. */
 void tracer_events(struct tracer *t, uint64_t since_ns);
 /* Copies a stopped thread's registers and stack to `n` (NULL: neither) and lets it go without a signal.
@@ -260,6 +279,9 @@ struct ptrace_sampler {
 	VEC(struct sleeper) sleepers; /* ascending by tid */
 	struct throttling *throttling;
 	struct on_signal_sink sink;
+	struct raw_chain chains[PYTHON_STOPPED_CHAINS]; /* of the note that is being delivered, with room */
+	uint64_t room[PYTHON_STOPPED_ROOM / sizeof(uint64_t)];
+	uint64_t scratch[PYTHON_COPY_WORDS];
 	struct tracer tracer;
 	uint64_t bytes_read;
 };

@@ -16,6 +16,7 @@ static void ptrace_free(struct sampler *sampler)
 	tracer_release(&s->tracer);
 	vec_release(&s->sleepers);
 	throttling_free(s->throttling);
+	python_stopped_free(s->tracer.python);
 	free(s);
 }
 
@@ -60,6 +61,8 @@ static int ptrace_open(const struct sampler_options *options, struct sampler **r
 	s->tracer.cpus = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
 	s->tracer.most_files = most_files();
 	rc = throttling_new(&s->throttling, err);
+	if (!rc && !options->nonblocking)
+		rc = python_stopped_new(&s->tracer.python, err);
 	if (!rc)
 		rc = tracer_init(&s->tracer, err);
 	if (rc) {
@@ -77,6 +80,8 @@ static void ptrace_bind(struct sampler *sampler, struct session *session)
 	s->session = session;
 	s->tracer.selection = session_selection(session);
 	session_maps_untold(session);
+	if (s->tracer.python)
+		python_copier_follow(python_stopped_copier(s->tracer.python), session);
 }
 
 static int ask(struct sampler *sampler, enum tracer_ask what, pid_t pid, pid_t tid, struct err *err)

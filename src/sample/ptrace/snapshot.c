@@ -12,7 +12,7 @@
 static void tell_thread(struct tracer *t, const struct traced *th, const struct raw_stack *stack)
 {
 	size_t bytes = stack ? stack->dump.size : 0;
-	struct note *n = tracer_note(t, NOTE_SHOWN, th, bytes);
+	struct note *n = tracer_note(t, NOTE_SHOWN, th, stack ? NOTE_MOST_BYTES : 0);
 
 	if (!n)
 		return;
@@ -20,6 +20,9 @@ static void tell_thread(struct tracer *t, const struct traced *th, const struct 
 		n->regs = stack->regs;
 		n->stack_bytes = bytes;
 		memcpy(n->stack, stack->dump.bytes, bytes);
+		tracer_copy_python(t, th, 0, n);
+		if (!blocked_still(th->pid, th->tid, &t->blocked))
+			n->chain_bytes = 0;
 	}
 	tracer_tell(t, n);
 }
@@ -86,7 +89,7 @@ static void show_all(struct tracer *t, pid_t pid, pid_t hit)
 
 void snapshot_stopped(struct tracer *t, struct traced *th, uint64_t since_ns)
 {
-	struct note *n = tracer_note(t, NOTE_SHOWN, th, DUMP_MOST_BYTES);
+	struct note *n = tracer_note(t, NOTE_SHOWN, th, NOTE_MOST_BYTES);
 
 	snapshot_forget(t, th);
 	if (!tracer_copy(t, th, n, false, since_ns) && n)
@@ -117,7 +120,7 @@ void snapshot_signalled(struct tracer *t, struct traced *th, uint64_t since_ns)
 	}
 	if (traced_name(t, th))
 		tracer_tell_name(t, th);
-	n = th->selected ? tracer_note(t, NOTE_SHOWN, th, DUMP_MOST_BYTES) : NULL;
+	n = th->selected ? tracer_note(t, NOTE_SHOWN, th, NOTE_MOST_BYTES) : NULL;
 	if (!tracer_copy(t, th, n, true, since_ns) && n)
 		tracer_tell(t, n);
 	show_all(t, th->pid, th->tid);

@@ -12,12 +12,34 @@
 
 /* ---- a sample ---- */
 
+#if defined(__x86_64__)
+static uint64_t thread_pointer(const ptrace_gregs *g)
+{
+	return g->fs_base;
+}
+#else
+/* Not among these registers. */
+static uint64_t thread_pointer(const ptrace_gregs *g)
+{
+	return 0;
+}
+#endif
+
+void tracer_copy_python(struct tracer *t, const struct traced *th, uint64_t pointer, struct note *n)
+{
+	n->chain_bytes = 0;
+	if (t->python)
+		n->chain_bytes =
+			python_stopped_copy(t->python, th->pid, th->tid, pointer, note_chains(n));
+}
+
 /* Fills in registers and stack of a stopped thread. */
 static void copy_stack(struct tracer *t, const struct traced *th, const ptrace_gregs *g, struct note *n)
 {
 	n->regs.known = 0;
 	n->stack_bytes = ptrace_copy_stack(
 		th->tid, g, &n->regs, n->stack, dump_size_of(&t->sizes, th->tid));
+	tracer_copy_python(t, th, thread_pointer(g), n);
 }
 
 /* Whether it had a CPU at the tick; else it waited for one since before that. (That we took its CPU
@@ -78,7 +100,7 @@ int tracer_copy(struct tracer *t, struct traced *th, struct note *n, bool slept,
 /* Of a thread that was asked to stop, and has. */
 static void take_sample(struct tracer *t, struct traced *th, uint64_t since_ns)
 {
-	struct note *n = tracer_note(t, NOTE_SAMPLE, th, DUMP_MOST_BYTES);
+	struct note *n = tracer_note(t, NOTE_SAMPLE, th, NOTE_MOST_BYTES);
 
 	if (tracer_copy(t, th, n, false, since_ns) || !n)
 		return;

@@ -41,7 +41,7 @@ struct note *tracer_note(struct tracer *t, enum note_kind kind, const struct tra
 
 void tracer_tell(struct tracer *t, struct note *n)
 {
-	if (note_ring_commit(&t->ring, sizeof(*n) + n->stack_bytes))
+	if (note_ring_commit(&t->ring, note_bytes(n)))
 		eventfd_write(t->notes_fd, 1);
 }
 

@@ -35,7 +35,7 @@ static bool tell_asleep(struct tracer *t, const struct traced *th, bool open)
 	bytes = b->stack.has_regs ? b->stack.dump.size : 0;
 	if (bytes > dump_size_of(&t->sizes, th->tid))
 		bytes = dump_size_of(&t->sizes, th->tid);
-	n = tracer_note(t, NOTE_ASLEEP, th, bytes);
+	n = tracer_note(t, NOTE_ASLEEP, th, NOTE_MOST_BYTES);
 	if (!n)
 		return false;
 	n->wait = (struct note_wait){.reason = b->reason, .open = open};
@@ -43,6 +43,9 @@ static bool tell_asleep(struct tracer *t, const struct traced *th, bool open)
 	n->stack_bytes = bytes;
 	if (bytes)
 		memcpy(n->stack, b->stack.dump.bytes, bytes);
+	tracer_copy_python(t, th, 0, n);
+	if (n->chain_bytes && !blocked_still(th->pid, th->tid, b))
+		n->chain_bytes = 0;
 	tracer_tell(t, n);
 	return true;
 }

@@ -77,7 +77,7 @@ static void tell_process(struct python_copier *c, struct copied_process *p)
 {
 	uint32_t tgid = (uint32_t)p->node.key;
 
-	c->maps.update(c->maps.processes, &tgid, &p->layout);
+	c->maps.update(c->maps.ctx, c->maps.processes, &tgid, &p->layout);
 }
 
 static void untell_threads(struct python_copier *c, struct copied_process *p)
@@ -85,7 +85,7 @@ static void untell_threads(struct python_copier *c, struct copied_process *p)
 	vec_each(&p->told, tid) {
 		uint32_t key = (uint32_t)*tid;
 
-		c->maps.remove(c->maps.threads, &key);
+		c->maps.remove(c->maps.ctx, c->maps.threads, &key);
 	}
 	p->told.len = 0;
 }
@@ -94,7 +94,7 @@ static void forget(struct python_copier *c, struct copied_process *p)
 {
 	uint32_t tgid = (uint32_t)p->node.key;
 
-	c->maps.remove(c->maps.processes, &tgid);
+	c->maps.remove(c->maps.ctx, c->maps.processes, &tgid);
 	untell_threads(c, p);
 	table_remove(&c->processes, &p->node);
 	process_free(p);
@@ -189,7 +189,7 @@ static size_t tell_thread(struct python_copier *c, struct copied_process *p, str
 			told.states[states++] = (struct python_copy_state){
 				threads[i].thread.address, gil_of(python, &threads[i].thread)};
 	if (tid && !vec_push(&p->told, (pid_t)tid))
-		c->maps.update(c->maps.threads, &tid, &told);
+		c->maps.update(c->maps.ctx, c->maps.threads, &tid, &told);
 	return i;
 }
 
@@ -241,7 +241,7 @@ static void on_gone(void *ctx, pid_t pid, pid_t tid)
 	if (!p)
 		return;
 	if (tid)
-		c->maps.remove(c->maps.threads, &key);
+		c->maps.remove(c->maps.ctx, c->maps.threads, &key);
 	else
 		forget(c, p);
 }

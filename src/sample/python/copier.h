@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What BPF programs that copy chains of Python frames (bpf/python_chain.h) have to know, and what they copied.
+ * What those have to know who copy chains of Python frames at the moment of a sample, and what they copied: BPF
+ * programs (bpf/python_chain.h), and the tracer of the ptrace sampler (stopped.h).
  *
  * A copier fills the maps of one program: which processes run CPython, how their memory is laid out, and where
  * the states of their threads are, as the session finds out. It stops nobody and calls no BPF itself but to
@@ -12,13 +13,14 @@
 #include "bpf/python_copy.h"
 #include "sample/session.h"
 
-/* A program's maps, by their descriptors, and its count of processes; borrowed. `update` and `remove` are those of
- * libbpf, so that what is here can be tested without. 0 or -errno. */
+/* Where what is to be known is put: a program's maps by their descriptors, and its count of processes, which are
+ * borrowed; or what stands for them. 0 or -errno. */
 struct python_copier_maps {
+	void *ctx;
 	int processes, threads;
 	uint32_t *process_count;
-	int (*update)(int map, const void *key, const void *value);
-	int (*remove)(int map, const void *key);
+	int (*update)(void *ctx, int map, const void *key, const void *value);
+	int (*remove)(void *ctx, int map, const void *key);
 };
 
 struct python_copier;
