@@ -110,6 +110,9 @@ void session_free(struct session *s)
 	vec_release(&s->seen_ns);
 	vec_release(&s->keepers);
 	vec_release(&s->followers);
+	vec_each(&s->pythons, p)
+		free((char *)(uintptr_t)p->text);
+	vec_release(&s->pythons);
 	free(s->frame_ids);
 	free(s->frames);
 	free(s);
@@ -410,6 +413,13 @@ static uint64_t samples_due(struct thread *th, const struct raw_sample *raw)
 	return due < MOST_REPEATS ? due : MOST_REPEATS;
 }
 
+static void count_python(struct session *s, const struct stored_stack *stack, uint64_t times)
+{
+	s->stats.python += stack->has_python ? times : 0;
+	s->stats.python_torn += stack->python & SAMPLE_PYTHON_TORN ? times : 0;
+	s->stats.python_cut += stack->python & SAMPLE_PYTHON_CUT ? times : 0;
+}
+
 bool session_sample(struct session *s, const struct raw_sample *raw, struct stored_stack *ret)
 {
 	struct thread *th = known_thread(s, raw->pid, raw->tid);
@@ -445,6 +455,7 @@ bool session_sample(struct session *s, const struct raw_sample *raw, struct stor
 	s->stats.weight_ns += due * raw->weight_ns;
 	s->stats.frames += due * s->walked;
 	s->stats.ends[stack.end] += due;
+	count_python(s, &stack, due);
 	if (ret)
 		*ret = stack;
 	return true;
@@ -547,6 +558,7 @@ void session_off_cpu(struct session *s, const struct off_cpu_interval *i)
 	s->stats.off_cpu++;
 	s->stats.off_cpu_ns += i->blocked_ns + i->queued_ns;
 	s->stats.off_cpu_rooted += i->stack.end == UNWIND_ROOT;
+	count_python(s, &i->stack, 1);
 }
 
 void session_thread_times(struct session *s, pid_t pid, pid_t tid, const struct thread_times *t)
@@ -601,6 +613,12 @@ void session_flush(struct session *s, uint64_t now_ns)
 	capture_writer_flush(s->writer);
 	session_roll(s, now_ns);
 	sweep(s);
+}
+
+size_t session_pythons(const struct session *s, const struct session_python **ret)
+{
+	*ret = s->pythons.data;
+	return s->pythons.len;
 }
 
 void session_stats(const struct session *s, struct session_stats *ret)

@@ -102,6 +102,7 @@ struct stored_stack {
 	enum unwind_end end;
 	uint32_t used_bytes, live_frames; /* as in struct record_sample */
 	uint8_t python; /* SAMPLE_PYTHON_... */
+	bool has_python; /* there are frames of Python's in it */
 	bool switched; /* the stack goes on in another place, */
 	uint32_t other_bytes; /* and used so many bytes there, as far as it could be read */
 };
@@ -228,8 +229,19 @@ struct session_stats {
 	uint64_t ends[UNWIND_END_COUNT];
 	uint64_t losses[LOSS_KIND_COUNT];
 	uint64_t off_cpu, off_cpu_ns, off_cpu_rooted; /* intervals, their weight, with a whole stack */
+	/* Stacks of samples and intervals with Python frames; those that lack some of them. */
+	uint64_t python, python_torn, python_cut;
 };
 void session_stats(const struct session *s, struct session_stats *ret);
+
+/* What there was of CPython: a version, or why one was refused, and of how many processes. Valid as long as the
+ * session is. */
+struct session_python {
+	const char *text; /* "3.12.1", or the words of a refusal */
+	bool refused;
+	unsigned processes;
+};
+size_t session_pythons(const struct session *s, const struct session_python **ret);
 
 /* Names every address seen so far and writes the names into the recording. `progress` (may be
  * NULL) is told how far it is. */

@@ -35,6 +35,7 @@ struct session {
 	bool maps_untold;            /* nobody tells when something is mapped */
 	struct python_stacks *python;
 	VEC(struct python_follower) followers;
+	VEC(struct session_python) pythons;
 	struct tail tail;
 	struct unwind_frame *frames; /* room for FRAME_LIMIT */
 	uint32_t *frame_ids;         /* of the user frames in the last stack, in the recording */

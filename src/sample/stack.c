@@ -292,6 +292,7 @@ void session_store_stack(struct session *s, const struct thread *th, const struc
 {
 	enum unwind_end end;
 	size_t count = unwind_user(s, th, raw, &end);
+	struct placed_frame *placed;
 
 	python_stacks_find(s, th, raw, count, end);
 	*ret = (struct stored_stack){
@@ -300,6 +301,7 @@ void session_store_stack(struct session *s, const struct thread *th, const struc
 		.used_bytes = used_bytes(raw, s->frames, count),
 		.live_frames = live_frames(s->frames, count),
 		.python = python_stacks_marks(s->python),
+		.has_python = python_stacks_last(s->python, &placed),
 		.switched = count && s->other_stack,
 		.other_bytes = other_bytes(s->other_stack, s->frames, count),
 	};

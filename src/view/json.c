@@ -131,6 +131,9 @@ static void quality_object(const struct profile *p, struct buf *out)
 	percent(out, "prologue_frames_pct", q->prologue_frames_pct, false);
 	percent(out, "live_frames_pct", q->live_frames_pct, false);
 	number(out, "frames", q->frames, false);
+	number(out, "python_stacks", q->python, false);
+	number(out, "python_torn", q->python_torn, false);
+	number(out, "python_cut", q->python_cut, false);
 	if (p->mode != PROFILE_CPU) {
 		percent(out, "on_cpu_rooted_pct", q->on_cpu_rooted_pct, false);
 		percent(out, "off_cpu_rooted_pct", q->off_cpu_rooted_pct, false);

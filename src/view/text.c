@@ -54,6 +54,14 @@ static void quality_lines(const struct profile *p, struct buf *out)
 		quality_line(out, percent_of(q->intervals_thinned, q->intervals),
 			"stand for shorter ones of their thread, too, of which only some are kept");
 	}
+	if (q->python || q->python_torn || q->python_cut) {
+		buf_str(out, "\nPython\n");
+		quality_line(out, percent_of(q->python, q->samples), "of stacks have Python frames");
+		quality_line(out, percent_of(q->python_torn, q->samples),
+			"changed while they were read: inner ones are missing");
+		quality_line(out, percent_of(q->python_cut, q->samples),
+			"are too deep: outer ones are missing");
+	}
 	buf_str(out, "\nFrames\n");
 	quality_line(out, q->guessed_frames_pct, "guessed (marked ? in the tree)");
 	quality_line(out, q->fp_frames_pct, "found by frame pointer, validated");

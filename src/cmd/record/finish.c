@@ -115,10 +115,37 @@ void record_note_pauses(struct recording *r)
 	}
 }
 
+/* Which Pythons there were, "3.12.1, 3.13.0 (4 processes)"; and why some were refused. */
+static void write_pythons(struct recording *r)
+{
+	const struct session_python *pythons;
+	size_t count = session_pythons(r->session, &pythons);
+	struct buf versions = {0}, refused = {0};
+	struct sampler_facts facts;
+
+	for (size_t i = 0; i < count; i++) {
+		struct buf *to = pythons[i].refused ? &refused : &versions;
+
+		buf_printf(to, "%s%s", to->len ? ", " : "", pythons[i].text);
+		if (pythons[i].processes > 1)
+			buf_printf(to, " (%u processes)", pythons[i].processes);
+	}
+	r->samplers[0]->ops->facts(r->samplers[0], &facts);
+	if (versions.len && !versions.failed)
+		capture_meta(r->writer, "python", versions.data);
+	if (versions.len && facts.python)
+		capture_meta(r->writer, "python_frames", facts.python);
+	if (refused.len && !refused.failed)
+		capture_meta(r->writer, "python_refused", refused.data);
+	buf_release(&versions);
+	buf_release(&refused);
+}
+
 void record_write_sampler_facts(struct recording *r)
 {
 	write_delays(r);
 	write_stack_sizes(r);
+	write_pythons(r);
 	record_note_pauses(r);
 }
 
@@ -224,6 +251,27 @@ static void tell_unsampled(const struct recording *r)
 				: "");
 }
 
+/* "  Python 3.12.1: 1990 samples with its frames, 3 torn, 0 cut"; and those that sonde cannot read. */
+static void tell_pythons(const struct recording *r)
+{
+	const struct session_python *pythons;
+	size_t count = session_pythons(r->session, &pythons), versions = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (!pythons[i].refused)
+			fprintf(stderr, "%s%s", versions++ ? ", " : "  Python ", pythons[i].text);
+	if (versions) {
+		tell_count(r->stats.python, "stack", ": ");
+		fprintf(stderr, " with its frames, %llu torn, %llu cut\n",
+			(unsigned long long)r->stats.python_torn,
+			(unsigned long long)r->stats.python_cut);
+	}
+	for (size_t i = 0; i < count; i++)
+		if (pythons[i].refused)
+			fprintf(stderr, "  no Python frames: %.*s\n", (int)strcspn(pythons[i].text, "\n"),
+				pythons[i].text);
+}
+
 void record_tell(const struct recording *r)
 {
 	const struct session_stats *stats = &r->stats;
@@ -243,6 +291,7 @@ void record_tell(const struct recording *r)
 	fprintf(stderr, "%llu KB\n", (unsigned long long)(r->file_bytes + 1023) / 1024);
 	if (r->pauses[0])
 		fprintf(stderr, "  %s\n", r->pauses);
+	tell_pythons(r);
 	record_tell_losses(r);
 	tell_unsampled(r);
 	if (stacks)

@@ -43,6 +43,9 @@ static const struct option_spec options[] = {
 		"samples a second of CPU time (default 199)"),
 	OPTION_STRING(0, "sampler", struct record_args, sampler, "NAME",
 		"who takes the samples: perf, bpf, ptrace (default: what is allowed here)"),
+	OPTION_FLAG(0, "nonblocking", struct record_args, nonblocking,
+		"never stop a thread, nor use BPF, for Python frames: read them while it runs, leave out "
+		"what changes meanwhile, and count that (default: BPF, or else ptrace with -p and -n)"),
 	OPTION_SIZE(0, "stack-size", struct record_args, stack_bytes, "BYTES", 256, 65536,
 		"bytes of stack copied a sample, at most 65528 (default: what each thread needs, from "
 		"8192 on; threads stop growing at 64 MB/s in all)"),

@@ -42,7 +42,7 @@ struct record_args {
 	uint64_t frequency_hz, stack_bytes, duration_ns, min_block_ns;
 	const char *output;
 	struct thread_options threads;
-	bool debuginfod, quiet;
+	bool debuginfod, quiet, nonblocking;
 	/* the flight recorder */
 	uint64_t last_ns, memory_bytes, windows;
 	struct option_list when;

@@ -14,6 +14,7 @@
 #include "cmd/cmd.h"
 #include "os/perf_event.h"
 #include "os/rights.h"
+#include "sample/python/place.h"
 
 static const struct sampler_ops *const all_samplers[] = {
 	&sampler_perf,
@@ -94,6 +95,50 @@ static void tell_without_bpf(const struct recording *r, const struct err *refuse
 			(int)strcspn(why, "\n"), why);
 }
 
+/* ---- Python ---- */
+
+/* A debugger that is there already would be in the way. */
+static bool is_python(pid_t pid)
+{
+	struct python_process *python;
+	struct proc_status status;
+
+	if (proc_status_read(pid, &status, NULL) || status.tracer ||
+		python_process_open(&source_live, pid, &python, NULL))
+		return false;
+	python_process_close(python);
+	return true;
+}
+
+/* Running processes that have Python frames, which perf cannot copy here: no BPF. */
+static bool wants_stops(const struct recording *r)
+{
+	struct sampler_facts facts;
+
+	r->samplers[0]->ops->facts(r->samplers[0], &facts);
+	if (!r->on_cpu || !facts.python || strcmp(facts.python, "live") != 0)
+		return false;
+	vec_each(&r->pids, pid)
+		if (is_python(*pid))
+			return true;
+	return false;
+}
+
+/* Where it cannot be, what is open already goes on. */
+static void stop_for_python(struct recording *r, const struct sampler_options *options)
+{
+	struct sampler *tracer;
+
+	if (sampler_ptrace.open(options, &tracer, NULL))
+		return;
+	while (r->sampler_count)
+		sampler_free(r->samplers[--r->sampler_count]);
+	r->samplers[r->sampler_count++] = tracer;
+	if (!r->args->quiet)
+		cmd_note(NAME, "no BPF here: for the Python frames of a sample its thread is stopped, for some "
+			"microseconds, by ptrace, which sees no kernel frames; --nonblocking does without");
+}
+
 /* perf events without the kernel's side know when threads leave CPUs, and not where. */
 static void tell_without_kernel(const struct recording *r)
 {
@@ -116,6 +161,7 @@ int record_open_samplers(struct recording *r, struct err *err)
 		.on_cpu = r->on_cpu,
 		.off_cpu = r->off_cpu,
 		.min_block_ns = r->args->min_block_ns,
+		.nonblocking = r->args->nonblocking,
 	};
 
 	if (o.stack_bytes > PERF_MAX_STACK_BYTES)
@@ -135,6 +181,8 @@ int record_open_samplers(struct recording *r, struct err *err)
 	if (!rc && r->off_cpu)
 		tell_without_kernel(r);
 	if ((rc == -EACCES || rc == -EPERM || rc == -ENOSYS) && !asked && can_trace(r))
-		rc = fall_back(r, &o, err);
+		return fall_back(r, &o, err);
+	if (!rc && !asked && !o.nonblocking && wants_stops(r))
+		stop_for_python(r, &o);
 	return rc;
 }

@@ -259,6 +259,7 @@ static void perf_facts(const struct sampler *sampler, struct sampler_facts *ret)
 		.ring_bytes_read = s->ring_bytes_read,
 		.delay_mean_ns = histogram_mean(&s->delays),
 		.delay_p99_ns = histogram_quantile(&s->delays, 990),
+		.python = !s->options.on_cpu ? NULL : s->python ? "copied" : "live",
 		.stack_bytes = s->adaptive ? 0 : s->attr.sample_stack_user,
 	};
 	perf_count_sizes(s, ret);

@@ -143,6 +143,7 @@ static void ptrace_facts(const struct sampler *sampler, struct sampler_facts *re
 	*ret = (struct sampler_facts){
 		.event = "ptrace",
 		.ring_bytes_read = s->bytes_read,
+		.python = t->python ? "stopped" : "live",
 		.stack_bytes = t->sizes.most ? t->sizes.most : DUMP_MOST_BYTES,
 	};
 	if (t->started) /* the rest is the tracer's, until it has ended */

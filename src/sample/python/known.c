@@ -61,6 +61,21 @@ static const struct space_mapping *find_runtime(const struct process *p)
 
 static void read_threads(struct session *s, struct process *p);
 
+/* For those who are told at the end what there was. */
+static void note_python(struct session *s, const char *text, bool refused)
+{
+	vec_each(&s->pythons, p)
+		if (p->refused == refused && !strcmp(p->text, text)) {
+			p->processes++;
+			return;
+		}
+
+	struct session_python new = {.text = strdup(text), .refused = refused, .processes = 1};
+
+	if (new.text && vec_push(&s->pythons, new))
+		free((char *)(uintptr_t)new.text);
+}
+
 static void open_python(struct session *s, struct process *p, uint64_t now)
 {
 	struct python_of_process *of = p->python;
@@ -76,8 +91,11 @@ static void open_python(struct session *s, struct process *p, uint64_t now)
 		of->open_again_ns = of->refusal.code == EOPNOTSUPP ? UINT64_MAX
 			: of->refusal.code == EAGAIN		    ? now + NOT_READY_NS
 								    : now + OPEN_AGAIN_NS;
+		if (of->refusal.code == EOPNOTSUPP)
+			note_python(s, of->refusal.text, true);
 		return;
 	}
+	note_python(s, python_version_text(of->python), false);
 	vec_each(&s->followers, f)
 		f->ops->process(f->ctx, p->pid, of->python);
 	if (s->followers.len)
