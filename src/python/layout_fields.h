@@ -23,6 +23,7 @@ struct python_layout {
 		uint32_t runtime; /* 3.9 to 3.14: back to _PyRuntime */
 		uint32_t bytes;
 		uint32_t gil; /* 3.12 to 3.14: a pointer */
+		uint32_t tasks; /* 3.14: those of threads that have ended */
 		uint32_t modules;
 		uint32_t sysdict;
 		uint32_t builtins;
@@ -36,6 +37,9 @@ struct python_layout {
 		uint32_t pthread;
 		uint32_t native_id;
 		uint32_t bytes;
+		uint32_t dict;
+		uint32_t running_loop;
+		uint32_t tasks; /* 3.14: a ring: next, previous */
 	} thread;
 	struct {
 		uint32_t previous;
@@ -201,6 +205,7 @@ struct python_layout {
 		 * 3.8 to 3.10: a frame object; 3.11 to 3.13: itself; 3.14: itself
 		 */
 		uint32_t frame;
+		uint32_t state; /* 3.11 to 3.13: signed char; 3.14: signed char */
 	} generator;
 	struct {
 		uint32_t frame;
@@ -216,7 +221,7 @@ struct python_layout {
 	} gc_head;
 };
 
-#define PYTHON_LAYOUT_FIELDS 126
+#define PYTHON_LAYOUT_FIELDS 131
 #define PYTHON_LAYOUT_COLUMNS 9
 
 #endif
