@@ -8,12 +8,13 @@
 
 #include "base/term.h"
 #include "cmd/cmd.h"
+#include "cmd/stack_tasks.h"
 #include "sample/snapshot/core.h"
 #include "view/why.h"
 
 struct stack_args {
 	struct thread_options threads;
-	bool json, stop, interpreter, locals;
+	bool json, stop, interpreter, locals, tasks;
 	const char *output;
 	struct target_options target;
 };
@@ -26,6 +27,8 @@ static const struct option_spec stack_options[] = {
 		"Python's own C functions as well, beside the Python frames that they run"),
 	OPTION_FLAG(0, "locals", struct stack_args, locals,
 		"arguments and variables of Python frames as well, cut short where they are long"),
+	OPTION_FLAG(0, "tasks", struct stack_args, tasks,
+		"asyncio's tasks instead of threads: who awaits whom, and what each waits for"),
 	OPTION_FLAG(0, "json", struct stack_args, json, "for scripts (docs/JSON.md)"),
 	OPTION_STRING('o', "output", struct stack_args, output, "FILE", "write there instead of stdout"),
 	OPTIONS_TARGET(struct stack_args, target),
@@ -41,6 +44,7 @@ static const struct options_usage stack_usage = {
 	.examples = {
 		{"All threads of a process", "sonde stack 1234"},
 		{"Those of a pool", "sonde stack -t '^worker' nginx"},
+		{"What the tasks of an asyncio program wait for", "sonde stack --tasks 1234"},
 		{"Of a program that has crashed", "sonde stack --core core.1234"},
 	},
 	.max_arguments = 1,
@@ -75,6 +79,21 @@ static int select_threads(const struct stack_args *args, const struct snapshot_p
 	return rc;
 }
 
+/* The tasks of all loops, unless threads were chosen. */
+static int tasks_text(const struct stack_args *args, struct snapshot *s, const struct stack_threads *threads,
+	const struct term *term, struct buf *text, struct err *err)
+{
+	struct stack_tasks_ask ask = {
+		.snapshot = s,
+		.process = threads->data[0]->process,
+		.threads = threads->len < threads->data[0]->process->threads.len ? threads : NULL,
+		.term = term,
+		.json = args->json,
+	};
+
+	return stack_tasks(&ask, text, err);
+}
+
 static int print(const struct stack_args *args, struct snapshot *s, const struct stack_threads *threads,
 	struct err *err)
 {
@@ -86,8 +105,9 @@ static int print(const struct stack_args *args, struct snapshot *s, const struct
 	if (rc)
 		return rc;
 	options.term = term_describe(fileno(out));
-	rc = args->json ? view_stacks_json(s, threads, &options, &text, err)
-			: view_stacks(s, threads, &options, &text, err);
+	rc = args->tasks ? tasks_text(args, s, threads, &options.term, &text, err)
+		: args->json ? view_stacks_json(s, threads, &options, &text, err)
+			     : view_stacks(s, threads, &options, &text, err);
 	if (!rc)
 		fwrite(text.data, 1, text.len, out);
 	buf_release(&text);
@@ -129,7 +149,8 @@ static int run(const struct stack_args *args, pid_t pid, const struct snapshot_o
 	if (!rc)
 		rc = select_threads(args, p, &threads, &err);
 	if (!rc) {
-		read_stacks(s, p, &threads);
+		if (!args->tasks)
+			read_stacks(s, p, &threads);
 		if (p->refused)
 			cmd_note("stack", "process %d is not ours to read: names and states are all there is "
 				"(\"sonde doctor %d\" says what it takes)", (int)p->pid, (int)p->pid);

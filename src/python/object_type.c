@@ -111,7 +111,8 @@ static bool are_of_type(struct python *p, const uint64_t *fields)
 {
 	uint64_t flags;
 
-	return fields[FIELD_FLAGS] & TYPE_READY && fields[FIELD_BASIC] < 1u << 24 &&
+	/* Up to 3.9 some types inside the interpreter are never made ready, such as async_generator_asend. */
+	return (fields[FIELD_FLAGS] & TYPE_READY || p->minor <= 9) && fields[FIELD_BASIC] < 1u << 24 &&
 		fields[FIELD_ITEM] < 1u << 24 &&
 		python_read_u64(p, fields[FIELD_TYPE] + p->layout.type.flags, &flags) &&
 		flags & TYPE_IS_TYPE;

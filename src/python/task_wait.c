@@ -485,7 +485,8 @@ static bool is_other_future(struct wait *w, uint64_t object)
 {
 	struct future f;
 
-	return object != w->future.address && future_look(w->look, object, &f);
+	return object != w->future.address && object != w->self.address &&
+		future_look(w->look, object, &f);
 }
 
 static bool look_at_callback(void *ctx, uint64_t callback)
@@ -506,6 +507,19 @@ static bool look_at_callback(void *ctx, uint64_t callback)
 	return c->executed || c->shielded;
 }
 
+/* The function that a _WorkItem is to call: from 3.14 on the first of three things in one tuple. */
+static uint64_t work_function(struct python *p, uint64_t item)
+{
+	uint64_t count, first, function = python_attribute(p, item, "fn");
+
+	if (function)
+		return function;
+	return python_items(p, python_attribute(p, item, "task"), &count, &first) && count &&
+			python_read_u64(p, first, &function)
+		? function
+		: 0;
+}
+
 /* Which thread of a pool runs it: the one in whose _WorkItem.run() it is. */
 static void find_worker(struct wait *w, uint64_t executed)
 {
@@ -520,7 +534,7 @@ static void find_worker(struct wait *w, uint64_t executed)
 			if (!item || python_attribute(w->p, item, "future") != executed)
 				continue;
 			w->ret->thread = t->thread->address;
-			function = python_attribute(w->p, item, "fn");
+			function = work_function(w->p, item);
 			if (function) {
 				python_show(w->p, function, 80, 0, &w->words);
 				buf_str(&w->words, " in ");

@@ -287,6 +287,7 @@ static int read_task(struct tasks_look *look, uint64_t address, struct edges *ed
 	rc = await_chain(look, task.coroutine, &chain);
 	task.frame_count = look->ret->frames.len - task.first_frame;
 	task.torn = chain.torn;
+	task.begun = chain.progress != PROGRESS_NOT_BEGUN || task.frame_count != 1;
 	if (!rc && chain.progress == PROGRESS_RUNS)
 		rc = running_frames(look, &task);
 	rc = rc ? rc : set_name(look, &f, &task);

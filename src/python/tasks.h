@@ -68,6 +68,7 @@ struct python_task {
 	const struct python_type *type; /* never NULL */
 	uint32_t loop;         /* index; PYTHON_NO_LOOP */
 	enum python_task_state state;
+	bool begun;            /* false: its coroutine has not run yet */
 	uint64_t coroutine;
 	size_t first_frame, frame_count; /* in struct python_tasks.frames, the innermost first */
 	enum python_torn torn; /* of its frames */
