@@ -244,7 +244,7 @@ static int try_layouts(struct python *p, struct err *err)
 /* Each of the versions that say nothing of themselves, and the one the file is called after first. */
 static int try_versions(struct python *p, struct err *err)
 {
-	unsigned found = 0, hint = p->place.minor;
+	unsigned found = 0, hint = p->place.minor <= UINT8_MAX ? p->place.minor : 0;
 	int bad = 0;
 
 	for (unsigned minor = hint ? hint : 8; minor <= (hint ? hint : 10); minor++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * read_python PID [ROUNDS]: the stacks of a CPython process as src/python reads them, as JSON, for tests that know
- * better. With ROUNDS it looks that often, prints what the last look saw, and how many were torn or
- * failed. It finds the runtime by its symbols alone.
+ * read_python PID [ROUNDS [FILE]]: the stacks of a CPython process as src/python reads them, as JSON, for tests that
+ * know better. With ROUNDS it looks that often, prints what the last look saw, and how many were torn or
+ * failed. All memory that was looked at is written to FILE, as fuzz_python takes it. It finds the runtime by its
+ * symbols alone.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "elf/elf_file.h"
+#include "python/census.h"
 #include "python/python.h"
 #include "python/python_priv.h"
 
@@ -20,6 +22,113 @@ struct target {
 	int pid;
 	struct python_place place;
 };
+
+/* ---- what was looked at: the linker leads src/python's reads through here ---- */
+
+bool __real_python_read(struct python *p, uint64_t addr, void *buf, size_t len);
+bool __wrap_python_read(struct python *p, uint64_t addr, void *buf, size_t len);
+bool __wrap_python_read_u64(struct python *p, uint64_t addr, uint64_t *ret);
+bool __wrap_python_read_u32(struct python *p, uint64_t addr, uint32_t *ret);
+
+struct span {
+	uint64_t addr, end;
+};
+static VEC(struct span) looked_at;
+static bool recording;
+
+bool __wrap_python_read(struct python *p, uint64_t addr, void *buf, size_t len)
+{
+	bool there = __real_python_read(p, addr, buf, len);
+
+	if (there && recording && len && vec_push(&looked_at, (struct span){addr, addr + len}))
+		abort();
+	return there;
+}
+
+bool __wrap_python_read_u64(struct python *p, uint64_t addr, uint64_t *ret)
+{
+	return __wrap_python_read(p, addr, ret, sizeof(*ret));
+}
+
+bool __wrap_python_read_u32(struct python *p, uint64_t addr, uint32_t *ret)
+{
+	return __wrap_python_read(p, addr, ret, sizeof(*ret));
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct span *x = (const struct span *)a, *y = (const struct span *)b;
+
+	return (x->addr > y->addr) - (x->addr < y->addr);
+}
+
+static void write_span(struct python *p, const struct span *s, struct buf *out)
+{
+	size_t len = s->end - s->addr;
+	void *to;
+
+	buf_u64(out, s->addr);
+	buf_u32(out, (uint32_t)len);
+	to = buf_reserve(out, len);
+	if (!to || !__real_python_read(p, s->addr, to, len))
+		abort();
+	out->len += len;
+}
+
+/* What fuzz_python looks at besides. */
+static void look_at_objects(struct python *p, const struct python_frames *frames)
+{
+	struct buf text = {0};
+	uint64_t word;
+
+	vec_each(frames, f)
+		for (uint64_t i = 0; recording && i < 16; i++)
+			if (f < frames->data + 4 && python_read_u64(p, f->at + 72 + i * 8, &word))
+				python_show(p, word & ~3ULL, 100, 2, &text);
+	buf_release(&text);
+}
+
+static void count_some_objects(struct python *p)
+{
+	const struct python_census_options options = {.most_objects = 60};
+	struct python_census census = {0};
+
+	if (recording && !python_census(p, &options, &census, NULL))
+		python_census_release(&census);
+}
+
+static int write_recorded(struct python *p, const struct python_place *place, const char *path)
+{
+	struct buf out = {0};
+	struct span now = {0};
+	FILE *file = fopen(path, "wb");
+	bool written;
+
+	buf_u64(&out, place->runtime);
+	buf_u64(&out, place->version_at);
+	buf_u64(&out, 0);
+	buf_u64(&out, 0);
+	buf_u32(&out, python_version(p) >> 16 & 0xff);
+	buf_u32(&out, place->aarch64);
+	qsort(looked_at.data, looked_at.len, sizeof(*looked_at.data), by_address);
+	vec_each(&looked_at, s)
+	{
+		if (s->addr > now.end + 8) {
+			if (now.end)
+				write_span(p, &now, &out);
+			now = *s;
+		} else if (s->end > now.end) {
+			now.end = s->end;
+		}
+	}
+	if (now.end)
+		write_span(p, &now, &out);
+	written = file && fwrite(out.data, 1, out.len, file) == out.len && !out.failed;
+	if (file && fclose(file))
+		written = false;
+	buf_release(&out);
+	return written ? 0 : 1;
+}
 
 static bool read_process(void *ctx, uint64_t addr, void *buf, size_t len)
 {
@@ -149,6 +258,7 @@ static int look(struct python *p, const uint32_t *tids, size_t tid_count, struct
 		python_chain_read(p, t->address, &chain);
 		if (python_frames(p, &chain, &frames))
 			abort();
+		look_at_objects(p, &frames);
 		torn += chain.torn != PYTHON_WHOLE;
 		buf_printf(out, "%s\n{\"id\": %u, \"address\": %" PRIu64 ", \"pthread\": %" PRIu64
 				", \"interpreter\": %" PRId64 ", \"main\": %s, \"torn\": %d, \"frames\": [",
@@ -193,11 +303,13 @@ int main(int argc, char **argv)
 	struct buf out = {0};
 	size_t tid_count = read_tids(t.pid, tids, 4096);
 	uint64_t before;
+	int bad;
 
 	if (!find_place(&t)) {
 		fprintf(stderr, "no _PyRuntime in %d\n", t.pid);
 		return 1;
 	}
+	recording = argc > 3;
 	if (python_new(&memory, &t.place, &p, &err)) {
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
@@ -205,8 +317,6 @@ int main(int argc, char **argv)
 	before = clock_monotonic_ns();
 	p->pages.reads = 0;
 	for (long i = 0; i < rounds; i++) {
-		int bad;
-
 		buf_clear(&out);
 		python_refresh(p);
 		bad = look(p, tids, tid_count, &out);
@@ -217,6 +327,10 @@ int main(int argc, char **argv)
 		out.data, torn, failed, rounds, (clock_monotonic_ns() - before) / (uint64_t)rounds,
 		p->pages.reads / (uint64_t)rounds);
 	buf_release(&out);
+	count_some_objects(p);
+	recording = false;
+	bad = argc > 3 ? write_recorded(p, &t.place, argv[3]) : 0;
+	vec_release(&looked_at);
 	python_free(p);
-	return 0;
+	return bad;
 }

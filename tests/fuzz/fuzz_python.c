@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Any bytes as the memory of a CPython process: all that src/python makes of it, in two looks of which the second
+ * sees other bytes. The input is what make-python-seeds writes:
+ *
+ *	u64 _PyRuntime, u64 Py_Version, u64 data start, u64 data end, u32 minor, u32 bit 0: aarch64
+ *	spans: u64 address, u32 length, bytes
+ *
+ * What is between spans on a page that has one is zero; pages without any cannot be read.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cursor.h"
+#include "python/census.h"
+#include "python/object.h"
+#include "python/python.h"
+
+#define PAGE 4096u
+#define MOST_SPANS 8192
+#define MOST_LINKS 300
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct span {
+	uint64_t addr;
+	uint32_t len;
+	const uint8_t *bytes;
+};
+
+struct memory {
+	struct span spans[MOST_SPANS]; /* by address */
+	size_t count;
+	uint8_t flip; /* put on every byte: the second look */
+	unsigned long reads;
+};
+
+static int by_address(const void *a, const void *b)
+{
+	const struct span *x = (const struct span *)a, *y = (const struct span *)b;
+
+	return (x->addr > y->addr) - (x->addr < y->addr);
+}
+
+/* The first span that ends behind `addr`, as far as they do not overlap. */
+static size_t first_span(const struct memory *m, uint64_t addr)
+{
+	size_t low = 0, high = m->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (m->spans[middle].addr + m->spans[middle].len <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool is_mapped(const struct memory *m, uint64_t page)
+{
+	size_t i = first_span(m, page);
+
+	return i < m->count && m->spans[i].addr < page + PAGE;
+}
+
+static bool read_span(void *ctx, uint64_t addr, void *buf, size_t len)
+{
+	struct memory *m = (struct memory *)ctx;
+	uint8_t *to = (uint8_t *)buf;
+
+	m->reads++;
+	if (addr + len < addr || addr + len > 1ULL << 62)
+		return false;
+	for (uint64_t page = addr & ~(uint64_t)(PAGE - 1); page < addr + len; page += PAGE)
+		if (!is_mapped(m, page))
+			return false;
+	memset(buf, 0, len);
+	for (size_t i = first_span(m, addr); i < m->count && m->spans[i].addr < addr + len; i++) {
+		const struct span *s = &m->spans[i];
+		uint64_t from = s->addr > addr ? s->addr : addr;
+		uint64_t to_end = s->addr + s->len < addr + len ? s->addr + s->len : addr + len;
+
+		if (from < to_end)
+			memcpy(to + (from - addr), s->bytes + (from - s->addr), to_end - from);
+	}
+	if (m->flip && len)
+		to[addr % len] ^= m->flip;
+	return true;
+}
+
+static void read_spans(struct cursor *c, struct memory *m)
+{
+	while (m->count < MOST_SPANS && cursor_left(c)) {
+		struct span s = {.addr = cursor_u64(c), .len = cursor_u32(c)};
+
+		s.bytes = cursor_bytes(c, s.len);
+		if (c->bad)
+			break;
+		if (s.len && s.addr < 1ULL << 60)
+			m->spans[m->count++] = s;
+	}
+	qsort(m->spans, m->count, sizeof(m->spans[0]), by_address);
+}
+
+static void show_frame(struct python *p, uint64_t at)
+{
+	struct buf text = {0};
+	uint64_t word;
+
+	for (uint64_t i = 0; i < 16; i++)
+		if (python_read_u64(p, at + 72 + i * 8, &word))
+			python_show(p, word & ~3ULL, 100, 2, &text);
+	buf_release(&text);
+}
+
+static void look_at_thread(struct python *p, const struct python_thread *t)
+{
+	static struct python_link links[MOST_LINKS];
+	static uint64_t cframes[MOST_LINKS];
+	struct python_chain chain = {
+		.links = links, .limit = MOST_LINKS, .cframes = cframes, .cframe_limit = MOST_LINKS};
+	struct python_frames frames = {0};
+	struct python_gil gil;
+	size_t sum = 0;
+
+	(void)python_gil(p, t, &gil, NULL);
+	python_chain_read(p, t->address, &chain);
+	if (chain.count > MOST_LINKS || chain.cframe_count > MOST_LINKS)
+		abort();
+	if (!python_frames(p, &chain, &frames) && frames.len > chain.count)
+		abort();
+	vec_each(&frames, f)
+	{
+		if (!f->code)
+			abort();
+		sum += strlen(f->code->name) + strlen(f->code->file) + f->position.line;
+		if (f < frames.data + 4)
+			show_frame(p, f->at);
+	}
+	if (sum == SIZE_MAX)
+		abort();
+	vec_release(&frames);
+}
+
+static void look(struct python *p)
+{
+	const uint32_t tids[] = {100, 101, 102};
+	const struct python_census_options options = {.loose = true, .most_objects = 2000};
+	struct python_threads threads = {0};
+	struct python_census census = {0};
+
+	(void)python_threads(p, tids, 3, &threads, NULL);
+	for (size_t i = 0; i < threads.len && i < 8; i++)
+		look_at_thread(p, &threads.data[i]);
+	if (threads.len)
+		(void)python_module(p, threads.data[0].interpreter, "threading");
+	if (!python_census(p, &options, &census, NULL))
+		python_census_release(&census);
+	vec_release(&threads);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct memory m;
+	struct cursor c = cursor_over(data, size);
+	struct python_place place = {.runtime = cursor_u64(&c), .version_at = cursor_u64(&c),
+		.data_start = cursor_u64(&c), .data_end = cursor_u64(&c), .minor = cursor_u32(&c)};
+	struct python_memory memory = {.ctx = &m, .read = read_span};
+	struct python *p = NULL;
+	struct err err = {0};
+
+	m.count = 0;
+	m.flip = 0;
+	place.aarch64 = cursor_u32(&c) & 1;
+	if (place.data_end - place.data_start > 1 << 20)
+		place.data_end = place.data_start;
+	read_spans(&c, &m);
+	if (python_new(&memory, &place, &p, &err)) {
+		if (!*err.text)
+			abort();
+		return 0;
+	}
+	look(p);
+	m.flip = size ? data[size / 2] : 0;
+	python_refresh(p);
+	look(p);
+	python_free(p);
+	return 0;
+}
