@@ -151,8 +151,3 @@ bool python_read_u32(struct python *p, uint64_t addr, uint32_t *ret)
 {
 	return python_pages_read(&p->pages, addr, ret, sizeof(*ret));
 }
-
-bool python_read_pointer(struct python *p, uint64_t addr, uint64_t *ret)
-{
-	return python_read_u64(p, addr, ret) && (!*ret || python_pointer_ok(*ret));
-}

@@ -51,6 +51,10 @@ int python_interpreters(struct python *p, struct python_addresses *ret);
 /* chain.c */
 void python_chain_layout_set(struct python *p);
 
-bool python_read_pointer(struct python *p, uint64_t addr, uint64_t *ret); /* 0 is one */
+/* 0 is one, too. */
+static inline bool python_read_pointer(struct python *p, uint64_t addr, uint64_t *ret)
+{
+	return python_read_u64(p, addr, ret) && (!*ret || python_pointer_ok(*ret));
+}
 
 #endif
