@@ -106,6 +106,10 @@ int elf_file_each_symbol(
 int elf_file_each_object(
 	struct elf_file *f, int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx);
 
+/* Of these only the ones of .dynsym, which are few beside those of .symtab. */
+int elf_file_each_exported_object(
+	struct elf_file *f, int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx);
+
 /* The file that holds this one's debug sections or symbols, opened through `root` (the directory
  * that stands for / of the process, "" for our own): build id, then .gnu_debuglink with its CRC
  * checked. *ret NULL (and 0) when there is none. */

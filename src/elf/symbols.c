@@ -121,6 +121,14 @@ int elf_file_each_symbol(
 	return each_kind(f, false, each, ctx);
 }
 
+int elf_file_each_exported_object(
+	struct elf_file *f, int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx)
+{
+	struct table t;
+
+	return find_table(f, SHT_DYNSYM, true, &t) ? each_in_table(&t, each, ctx) : 0;
+}
+
 int elf_file_each_object(
 	struct elf_file *f, int (*each)(void *ctx, const struct elf_symbol *sym), void *ctx)
 {

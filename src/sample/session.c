@@ -180,6 +180,14 @@ static void name_thread(struct session *s, struct thread *th, const char *name)
 		th->name_pending = true;
 }
 
+void session_name_thread(struct session *s, pid_t tid, const char *name)
+{
+	struct thread *th = thread_find(s->processes, tid);
+
+	if (th && strcmp(th->name, name))
+		name_thread(s, th, name);
+}
+
 /* It is new, or another program from now on. A file is told at once, a window with its next sample:
  * by then the process may be gone, so its command line is kept. */
 static void name_process(struct session *s, struct process *p, pid_t ppid)
@@ -490,6 +498,15 @@ struct python *session_python(struct session *s, pid_t pid, pid_t reader, const 
 
 	*ret_refusal = p ? python_of_process_refusal(p) : "";
 	return python;
+}
+
+void session_python_names(struct session *s, pid_t pid, pid_t reader,
+	void (*each)(void *ctx, pid_t tid, const char *name), void *ctx)
+{
+	struct process *p = known_process(s, pid);
+
+	if (p && python_of_process(s, p, reader))
+		python_each_name(s, p, each, ctx);
 }
 
 size_t session_last_python(const struct session *s, const struct placed_frame **ret)

@@ -139,6 +139,10 @@ size_t session_last_python(const struct session *s, const struct placed_frame **
  * none that can be read, and *ret_refusal says why or is "". Both are the session's. */
 struct python *session_python(struct session *s, pid_t pid, pid_t reader, const char **ret_refusal);
 
+/* What Python calls the threads of a process, by our ids; nothing where it has no CPython that can be read. */
+void session_python_names(struct session *s, pid_t pid, pid_t reader,
+	void (*each)(void *ctx, pid_t tid, const char *name), void *ctx);
+
 /* Walks a stack for the registers of its frames, as in struct unwind_target; nothing is stored. How many
  * frames there are, of which the last walk tells all. */
 size_t session_frame_regs(struct session *s, pid_t pid, pid_t tid, const struct raw_stack *raw,

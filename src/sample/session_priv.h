@@ -60,6 +60,9 @@ void session_tell(struct session *s, struct thread *th);
 /* The same for a mapping: each segment of a window is told those that its stacks run through. */
 void session_tell_mapping(struct session *s, const struct process *p, struct space_mapping *m);
 
+/* What a thread's own program calls it; nothing where it is not known or is called so already. */
+void session_name_thread(struct session *s, pid_t tid, const char *name);
+
 /* stack.c: unwinds and stores what was copied of a thread. */
 void session_store_stack(struct session *s, const struct thread *th, const struct raw_stack *raw,
 	struct stored_stack *ret);

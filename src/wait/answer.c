@@ -47,7 +47,7 @@ static bool is_own(struct snapshot *s, const struct snapshot_thread *t, size_t s
 	struct live_name name = snapshot_name(s, t->steps[step].id);
 
 	*ret_level = own_level(&name);
-	return !name.interpreter &&
+	return !name.of_interpreter &&
 		(*ret_level < name.answer.count ||
 			(!name.answer.count && !(name.module && runtime_library(name.module))));
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "python/thread_names.h"
 #include "sample/python/place.h"
 #include "sample/session_priv.h"
 
@@ -57,6 +58,43 @@ static const struct space_mapping *find_runtime(const struct process *p)
 		if (!m->meaningless && file_of(m->module))
 			return m;
 	return NULL;
+}
+
+struct naming_threads {
+	const struct python_of_process *of;
+	pid_t pid;
+	void (*each)(void *ctx, pid_t tid, const char *name);
+	void *ctx;
+};
+
+static void give_name(void *ctx, uint64_t pthread, const char *name)
+{
+	const struct naming_threads *n = ctx;
+
+	vec_each(&n->of->threads, t)
+		if (t->thread.pthread == pthread && t->tid && t->tid != n->pid) {
+			n->each(n->ctx, t->tid, name);
+			return;
+		}
+}
+
+static void each_name(struct python_of_process *of, pid_t pid,
+	void (*each)(void *ctx, pid_t tid, const char *name), void *ctx)
+{
+	struct naming_threads n = {of, pid, each, ctx};
+	uint64_t done = 0;
+
+	vec_each(&of->threads, t) {
+		if (t->thread.interpreter_id || t->thread.interpreter == done)
+			continue;
+		done = t->thread.interpreter;
+		python_thread_names(of->python, done, give_name, &n);
+	}
+}
+
+static void tell_name(void *ctx, pid_t tid, const char *name)
+{
+	session_name_thread(ctx, tid, name);
 }
 
 static void read_threads(struct session *s, struct process *p);
@@ -203,8 +241,17 @@ static void read_threads(struct session *s, struct process *p)
 	vec_release(&threads);
 	vec_release(&ids.inner);
 	vec_release(&ids.ours);
+	each_name(of, p->pid, tell_name, s);
 	vec_each(&s->followers, f)
 		f->ops->threads(f->ctx, p->pid, of->python, of->threads.data, of->threads.len);
+}
+
+void python_each_name(struct session *s, struct process *p,
+	void (*each)(void *ctx, pid_t tid, const char *name), void *ctx)
+{
+	python_refresh(p->python->python);
+	read_threads(s, p);
+	each_name(p->python, p->pid, each, ctx);
 }
 
 static size_t states_of(const struct python_of_process *of, pid_t tid, struct python_thread *ret,

@@ -72,6 +72,11 @@ void python_thread_met(struct session *s, const struct thread *th, uint64_t stat
 /* Why there is none though it was found: "CPython 3.7 is not supported..."; "": there is nothing to say. */
 const char *python_of_process_refusal(const struct process *p);
 
+/* What the program calls its threads; its CPython was found. The first thread of the process has no name here: what
+ * "MainThread" means is known. */
+void python_each_name(struct session *s, struct process *p,
+	void (*each)(void *ctx, pid_t tid, const char *name), void *ctx);
+
 /* The states of a thread, one for each interpreter it was in, the newest of these first, at most `limit`; how many. */
 #define PYTHON_MOST_STATES 8u
 size_t python_thread_states(struct session *s, const struct thread *th, struct python_thread *ret,

@@ -74,14 +74,19 @@ void python_file_look(struct elf_file *f, struct python_file *ret)
 {
 	struct elf_section section;
 
-	*ret = (struct python_file){.aarch64 = elf_file_machine(f) == EM_AARCH64};
-	elf_file_each_object(f, take_object, ret);
+	*ret = (struct python_file){
+		.aarch64 = elf_file_machine(f) == EM_AARCH64,
+		.minor = minor_of(elf_file_name(f)),
+	};
+	elf_file_each_exported_object(f, take_object, ret);
 	if (!ret->runtime && elf_file_section(f, ".PyRuntime", &section))
 		ret->runtime = section.vaddr;
+	/* A program may export nothing. All its symbols are many, so they are asked by its name only. */
+	if (!ret->runtime && ret->minor)
+		elf_file_each_object(f, take_object, ret);
 	if (!ret->runtime)
 		return;
 	ret->there = true;
-	ret->minor = minor_of(elf_file_name(f));
 	take_data(f, ret);
 	elf_file_each_symbol(f, take_function, ret);
 }

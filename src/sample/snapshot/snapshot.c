@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "os/usage.h"
 
@@ -175,7 +176,12 @@ const struct thread_look *snapshot_looked(const struct snapshot *s, pid_t tid)
 
 void snapshot_take_look(struct snapshot_thread *t, const struct thread_look *look)
 {
+	char name[PROC_NAME_BYTES];
+
+	memcpy(name, t->look.name, sizeof(name));
 	t->look = *look;
+	if (t->named)
+		memcpy(t->look.name, name, sizeof(name));
 	t->reason = state_of_wait(&look->wait);
 	if (t->process->refused)
 		t->faith = SNAPSHOT_REFUSED;
@@ -245,6 +251,29 @@ static int look_at_process(struct snapshot *s, struct snapshot_process *p, struc
 	return rc;
 }
 
+static void take_name(void *ctx, pid_t tid, const char *name)
+{
+	struct snapshot_thread *t = snapshot_thread(ctx, tid);
+
+	if (!t)
+		return;
+	snprintf(t->look.name, sizeof(t->look.name), "%s", name);
+	t->named = true;
+}
+
+/* Whether it runs Python, most likely: to look at the files of all processes for it would take too long. */
+static bool seems_python(const struct snapshot_process *p)
+{
+	return strstr(p->status.name, "python") || (p->command && strstr(p->command, "python"));
+}
+
+/* Threads of Python programs are all called like the program by the kernel. `asked`: the process that all is about. */
+static void name_threads(struct snapshot *s, struct snapshot_process *p, bool asked)
+{
+	if (!p->refused && p->threads.len > 1 && (asked || seems_python(p)))
+		session_python_names(s->session, p->pid, p->reader, take_name, p);
+}
+
 static int add_process(
 	struct snapshot *s, const struct proc_status *status, struct snapshot_process **ret, struct err *err)
 {
@@ -267,8 +296,16 @@ static int add_process(
 		free_process(p);
 		return rc;
 	}
+	name_threads(s, p, s->processes.len == 1);
 	*ret = p;
 	return 0;
+}
+
+static void keep_name(struct snapshot_thread *t, const struct snapshot_thread *old)
+{
+	t->named = old->named;
+	if (old->named)
+		memcpy(t->look.name, old->look.name, sizeof(t->look.name));
 }
 
 /* What a thread had on its stack when it went to sleep is there still. */
@@ -279,9 +316,15 @@ static void keep_stack(struct snapshot_thread *t, struct snapshot_thread *old)
 	t->stack_read = true;
 	t->has_stack = old->has_stack;
 	t->end = old->end;
-	t->frames = old->frames;
+	t->frames = take_ptr(old->frames);
 	t->frame_count = old->frame_count;
-	old->frames = NULL;
+	t->python = take_ptr(old->python);
+	t->python_count = old->python_count;
+	t->python_marks = old->python_marks;
+	t->steps = take_ptr(old->steps);
+	t->step_count = old->step_count;
+	memcpy(&t->locals, &old->locals, sizeof(t->locals));
+	memset(&old->locals, 0, sizeof(old->locals));
 	if (__builtin_popcountll(old->look.regs.known) > __builtin_popcountll(t->look.regs.known))
 		t->look.regs = old->look.regs;
 }
@@ -290,7 +333,7 @@ static void keep_stack(struct snapshot_thread *t, struct snapshot_thread *old)
 static int renew_process(struct snapshot *s, struct snapshot_process *p, struct err *err)
 {
 	struct snapshot_threads old = p->threads;
-	size_t at = 0;
+	size_t at = 0, new = 0;
 	int rc = s->source->ops->status(s->source, p->pid, &p->status, err);
 
 	if (rc)
@@ -306,9 +349,15 @@ static int renew_process(struct snapshot *s, struct snapshot_process *p, struct 
 		/* Both are ascending. */
 		while (at < old.len && old.data[at]->look.tid < (*t)->look.tid)
 			at++;
-		if (at < old.len && old.data[at]->look.tid == (*t)->look.tid)
-			keep_stack(*t, old.data[at]);
+		if (at == old.len || old.data[at]->look.tid != (*t)->look.tid) {
+			new++;
+			continue;
+		}
+		keep_name(*t, old.data[at]);
+		keep_stack(*t, old.data[at]);
 	}
+	if (new)
+		name_threads(s, p, p == s->processes.data[0]);
 	free_threads(&old);
 	p->stale = rc != 0;
 	return rc;

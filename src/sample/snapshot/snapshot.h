@@ -76,6 +76,7 @@ struct snapshot_thread {
 	struct snapshot_process *process;
 	struct off_cpu_reason reason;
 	enum snapshot_faith faith;
+	bool named;              /* by Python: `look.name` is not what the kernel knows */
 	bool stack_read;         /* snapshot_stack() was here */
 	bool again, running_tried; /* its own: the stack is to be tried again; it was sampled */
 	bool has_stack;
