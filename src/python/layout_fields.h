@@ -61,6 +61,9 @@ struct python_layout {
 		uint32_t is_entry; /* 3.11: bool */
 		uint32_t tlbc_index; /* 3.14: int32 */
 		uint32_t bytes;
+		uint32_t blocks; /* 3.8 to 3.10: of {int type, handler, level} */
+		uint32_t block_count; /* 3.8 to 3.10: int */
+		uint32_t globals;
 	} frame;
 	struct {
 		uint32_t arguments;
@@ -80,6 +83,9 @@ struct python_layout {
 		uint32_t cell_names;
 		uint32_t free_names;
 		uint32_t bytes;
+		uint32_t exceptions; /* 3.11 to 3.14: bytes */
+		uint32_t names;
+		uint32_t stack_slots; /* int */
 	} code;
 	struct {
 		uint32_t bytes;
@@ -196,6 +202,7 @@ struct python_layout {
 	} method;
 	struct {
 		uint32_t self;
+		uint32_t definition; /* begins with its name */
 	} builtin;
 	struct {
 		uint32_t callback;
@@ -219,9 +226,12 @@ struct python_layout {
 	struct {
 		uint32_t bytes; /* 3.8 to 3.14: before each object that it knows */
 	} gc_head;
+	struct {
+		uint32_t name;
+	} descriptor;
 };
 
-#define PYTHON_LAYOUT_FIELDS 131
+#define PYTHON_LAYOUT_FIELDS 139
 #define PYTHON_LAYOUT_COLUMNS 9
 
 #endif

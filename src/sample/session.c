@@ -509,6 +509,14 @@ void session_python_names(struct session *s, pid_t pid, pid_t reader,
 		python_each_name(s, p, each, ctx);
 }
 
+size_t session_python_threads(struct session *s, pid_t pid, pid_t reader, const struct known_python_thread **ret)
+{
+	struct process *p = known_process(s, pid);
+
+	*ret = NULL;
+	return p ? python_threads_now(s, p, reader, ret) : 0;
+}
+
 size_t session_last_python(const struct session *s, const struct placed_frame **ret)
 {
 	struct placed_frame *placed;

@@ -143,6 +143,11 @@ struct python *session_python(struct session *s, pid_t pid, pid_t reader, const 
 void session_python_names(struct session *s, pid_t pid, pid_t reader,
 	void (*each)(void *ctx, pid_t tid, const char *name), void *ctx);
 
+/* Its threads as they are now, ascending by tid, and how many; what was read of its memory before is forgotten.
+ * Valid until the next call for the process. */
+struct known_python_thread;
+size_t session_python_threads(struct session *s, pid_t pid, pid_t reader, const struct known_python_thread **ret);
+
 /* Walks a stack for the registers of its frames, as in struct unwind_target; nothing is stored. How many
  * frames there are, of which the last walk tells all. */
 size_t session_frame_regs(struct session *s, pid_t pid, pid_t tid, const struct raw_stack *raw,

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "wait/kinds.h"
 #include "wait/locks.h"
+#include "wait/pythons.h"
 
 /* A chain may lead through all processes of a machine; an answer in time is worth more. */
 #define MOST_NODES 65536u
@@ -131,10 +132,9 @@ static bool recall(struct wait_graph *g, struct wait_node *n)
 	return g->common && g->common->recall && g->common->recall(g->common->ctx, n->thread, &n->wait);
 }
 
-static bool ask_kinds(struct wait_graph *g, struct wait_node *n)
+static struct wait_look look_of(struct wait_graph *g, struct snapshot_thread *t)
 {
-	struct snapshot_thread *t = n->thread;
-	struct wait_look l = {
+	return (struct wait_look){
 		.snapshot = g->snapshot,
 		.world = g->world,
 		.process = t->process,
@@ -143,6 +143,12 @@ static bool ask_kinds(struct wait_graph *g, struct wait_node *n)
 		.call = real_call(&t->look.wait),
 		.args = t->look.wait.args,
 	};
+}
+
+static bool ask_kinds(struct wait_graph *g, struct wait_node *n)
+{
+	struct snapshot_thread *t = n->thread;
+	struct wait_look l = look_of(g, t);
 
 	for (const struct wait_kind *const *kind = wait_kinds; *kind; kind++) {
 		if (t->process->source->still && !(*kind)->from_memory)
@@ -151,6 +157,7 @@ static bool ask_kinds(struct wait_graph *g, struct wait_node *n)
 		if ((*kind)->look(&l, &n->wait)) {
 			if (!n->wait.kind)
 				n->wait.kind = (*kind)->name;
+			n->kind = *kind;
 			return true;
 		}
 	}
@@ -218,6 +225,8 @@ static void add_edge(struct wait_graph *g, struct wait_node *n, const struct wai
 	edge.whole_process = !b->tid && p->threads.len > 1;
 	t = b->tid ? snapshot_thread(p, b->tid) : p->threads.len == 1 ? p->threads.data[0] : NULL;
 	edge.to = t ? node_of(g, t) : b->tid ? NULL : likeliest(g, p, n);
+	if (b->taken)
+		WAIT_SAY(edge.taken, "%s", b->taken);
 	if (edge.whole_process && edge.grade < WAIT_INFERRED)
 		edge.grade = WAIT_INFERRED;
 	if (edge.to && (vec_push(&n->edges, edge) || enqueue(g, edge.to)))
@@ -306,19 +315,25 @@ int wait_graph_add(struct wait_graph *g, pid_t pid, struct err *err)
 }
 
 /* It has run, and is where it was: between two short sleeps. */
-static bool is_back(const struct wait_node *n)
+static bool is_back(struct wait_graph *g, struct wait_node *n)
 {
-	const struct snapshot_thread *t = n->thread;
+	struct snapshot_thread *t = n->thread;
+	struct wait_look l = look_of(g, t);
 
-	return n->wait.polls && t->seen_again && t->later.wait.blocked &&
-		t->later.wait.syscall == t->look.wait.syscall && t->later.wait.sp == t->look.wait.sp;
+	if (!n->wait.polls || !t->seen_again)
+		return false;
+	if (n->kind && n->kind->again)
+		return n->kind->again(&l, &t->later, &n->wait);
+	return t->later.wait.blocked && t->later.wait.syscall == t->look.wait.syscall &&
+		t->later.wait.sp == t->look.wait.sp;
 }
 
 void wait_graph_again(struct wait_graph *g)
 {
 	snapshot_again(g->snapshot);
+	wait_pythons_forget(wait_world_pythons(g->world));
 	vec_each(&g->nodes, n)
-		(*n)->progresses = (*n)->thread->moved_since && !is_back(*n);
+		(*n)->progresses = (*n)->thread->moved_since && !is_back(g, *n);
 }
 
 /* ---- edges to go along ---- */

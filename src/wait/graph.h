@@ -33,6 +33,7 @@ struct wait_node {
 	struct snapshot_thread *thread;
 	bool asked;           /* one of the processes that the caller named */
 	bool waits;           /* it is blocked, and `wait` says in what */
+	const struct wait_kind *kind; /* that said so; NULL where that is remembered from before */
 	bool progresses;      /* wait_graph_again(): it has run since; its edges are of the past */
 	struct wait wait;
 	struct wait_edges edges;

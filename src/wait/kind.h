@@ -56,6 +56,7 @@ struct wait_blocker {
 	pid_t tid;               /* 0: the process as a whole, any of its threads */
 	enum wait_grade grade;
 	const char *how;         /* static words on why it is the one: "__owner of the mutex" */
+	const char *taken;       /* where it took the lock, "app.py:41", or NULL; the world's (wait_world_forget()) */
 };
 
 #define WAIT_MOST_BLOCKERS 64u
@@ -77,6 +78,7 @@ struct wait {
 	bool polls;              /* it sleeps for a moment, looks, and sleeps again: that it runs means nothing */
 	pid_t trouble_tid;       /* of the trouble: who it was */
 	bool own;                /* only the process itself, another thread of it, can end the wait */
+	uint64_t counter;        /* the kind's own, for its again() */
 	uint64_t timeout_ns;     /* what is left of a time limit, LOOK_UNKNOWN: none or not known */
 	struct wait_blocker blockers[WAIT_MOST_BLOCKERS];
 	size_t blocker_count;
@@ -101,6 +103,10 @@ struct wait_kind {
 	/* Whether the thread waits for this; fills *ret, which is all zero but for timeout_ns. A `kind`
 	 * that it leaves NULL becomes the name above. */
 	bool (*look)(struct wait_look *l, struct wait *ret);
+	/* The thread has run since, and is back in a call that it waits in: whether it still waits for the same, of
+	 * those that `polls`. `now` is what it is in; *ret may be told more. NULL: whether it waits at the same
+	 * place of its stack. */
+	bool (*again)(struct wait_look *l, const struct thread_look *now, struct wait *ret);
 	/* It reads the process's memory and stacks and asks nothing else: such kinds are all that is asked
 	 * about a core. */
 	bool from_memory;

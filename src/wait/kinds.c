@@ -12,6 +12,9 @@ const struct wait_kind *const wait_kinds[] = {
 	&wait_kind_stopped,
 	&wait_kind_coredump,
 	&wait_kind_frozen,
+	&wait_kind_python_gil,
+	&wait_kind_python_wait,
+	&wait_kind_python_lock,
 	&wait_kind_stdio,
 	&wait_kind_mutex,
 	&wait_kind_join,
@@ -82,7 +85,8 @@ void wait_add_blocker(struct wait *w, pid_t pid, pid_t tid, enum wait_grade grad
 		w->blockers_more++;
 		return;
 	}
-	w->blockers[w->blocker_count++] = (struct wait_blocker){pid, tid, grade, how};
+	w->blockers[w->blocker_count++] =
+		(struct wait_blocker){.pid = pid, .tid = tid, .grade = grade, .how = how};
 }
 
 const char *wait_function(struct wait_look *l, struct snapshot_thread *t, size_t index)

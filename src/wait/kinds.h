@@ -24,6 +24,11 @@ extern const struct wait_kind wait_kind_java;      /* HotSpot's monitors */
 extern const struct wait_kind wait_kind_condition; /* condition variables, semaphores, barriers, idle */
 extern const struct wait_kind wait_kind_futex;     /* any other */
 
+/* CPython's, futexes as well: docs/heuristics/python-locks.md. */
+extern const struct wait_kind wait_kind_python_gil;
+extern const struct wait_kind wait_kind_python_wait; /* threading, queue, concurrent.futures, imports */
+extern const struct wait_kind wait_kind_python_lock; /* Lock, RLock, multiprocessing's */
+
 /* Inside the kernel, in state D mostly. */
 extern const struct wait_kind wait_kind_kernel_thread;
 extern const struct wait_kind wait_kind_kernel_lock; /* where the kernel tells who holds it */

@@ -10,6 +10,7 @@
 #include "os/freezer.h"
 #include "os/in_namespace.h"
 #include "os/proc.h"
+#include "wait/pythons.h"
 
 #define FILES_NS (1500 * NS_PER_MS)
 #define SOCKETS_NS (500 * NS_PER_MS)
@@ -46,6 +47,7 @@ struct wait_world {
 	VEC(struct net *) nets;
 	struct table infos;  /* struct info, by process and descriptor */
 	struct table frozen; /* struct frozen, by process */
+	struct table pythons; /* struct python_look, by process */
 };
 
 int wait_world_new(struct wait_world **ret, struct err *err)
@@ -86,6 +88,12 @@ void wait_world_forget(struct wait_world *w, bool files)
 		free(n);
 	}
 	table_release(&w->frozen);
+	wait_pythons_forget(&w->pythons);
+}
+
+struct table *wait_world_pythons(struct wait_world *w)
+{
+	return &w->pythons;
 }
 
 void wait_world_free(struct wait_world *w)

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/table.h"
 #include "os/children.h"
 #include "os/fdinfo.h"
 #include "os/file_locks.h"
@@ -54,6 +55,9 @@ unsigned wait_world_threads(struct wait_world *w, pid_t pid);
 
 /* The path of the frozen cgroup that a process is in; NULL: it is in none. */
 const char *wait_world_frozen(struct wait_world *w, pid_t pid);
+
+/* What is known of the CPython of processes: pythons.h. */
+struct table *wait_world_pythons(struct wait_world *w);
 
 /* What could not be seen, for a person: "the descriptors of 12 processes"; "": nothing is missing of what
  * was asked for. */

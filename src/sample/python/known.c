@@ -254,6 +254,21 @@ void python_each_name(struct session *s, struct process *p,
 	each_name(p->python, p->pid, each, ctx);
 }
 
+size_t python_threads_now(struct session *s, struct process *p, pid_t reader,
+	const struct known_python_thread **ret)
+{
+	struct python *python = python_of_process(s, p, reader);
+
+	*ret = NULL;
+	if (!python)
+		return 0;
+	python_refresh(python);
+	p->python->look = 0;
+	read_threads(s, p);
+	*ret = p->python->threads.data;
+	return p->python->threads.len;
+}
+
 static size_t states_of(const struct python_of_process *of, pid_t tid, struct python_thread *ret,
 	size_t limit)
 {

@@ -82,4 +82,9 @@ void python_each_name(struct session *s, struct process *p,
 size_t python_thread_states(struct session *s, const struct thread *th, struct python_thread *ret,
 	size_t limit);
 
+/* All its threads as they are now, ascending by tid; how many. All that was read of its memory before is forgotten. Valid until
+ * the next call for the process. */
+size_t python_threads_now(struct session *s, struct process *p, pid_t reader,
+	const struct known_python_thread **ret);
+
 #endif

@@ -130,6 +130,12 @@ struct python *snapshot_python(struct snapshot *s, const struct snapshot_process
 	return python;
 }
 
+size_t snapshot_python_threads(
+	struct snapshot *s, const struct snapshot_process *p, const struct known_python_thread **ret)
+{
+	return session_python_threads(s->session, p->pid, p->reader, ret);
+}
+
 /* ---- looking ---- */
 
 /* Whether BPF is at hand, loaded the first time; where it is refused, /proc it is. */

@@ -13,6 +13,7 @@
 #define SONDE_SAMPLE_SNAPSHOT_H
 
 #include "sample/live_names.h"
+#include "sample/python/known.h"
 #include "sample/snapshot/look.h"
 #include "sample/state.h"
 
@@ -147,6 +148,11 @@ struct snapshot_thread *snapshot_thread_inside(const struct snapshot_process *p,
 /* The CPython in a process, as it is now; NULL: it has none, or none that can be read: *ret_refusal (may be NULL) then says why,
  * or is "". Valid until snapshot_free() or snapshot_renew(). */
 struct python *snapshot_python(struct snapshot *s, const struct snapshot_process *p, const char **ret_refusal);
+
+/* Its threads, ascending by tid, and how many: read now, together with whatever is read of that CPython afterwards. Valid
+ * until the next call for the process. */
+size_t snapshot_python_threads(
+	struct snapshot *s, const struct snapshot_process *p, const struct known_python_thread **ret);
 
 /* Reads and walks the stack of one thread, or of all that sleep, where that was not done yet. */
 void snapshot_stack(struct snapshot *s, struct snapshot_thread *t);

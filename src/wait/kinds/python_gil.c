@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * CPython's global interpreter lock. Who wants it waits for a condition variable within its struct, wakes up every
+ * few milliseconds to ask for it, and waits again; its struct says who has it.
+ * docs/heuristics/python-locks.md.
+ */
+#include "wait/futex.h"
+#include "wait/kinds.h"
+#include "wait/pythons.h"
+
+#include "base/clock.h"
+
+/* Who asks and does not get it uses less than this part of the time. */
+#define ASKING_PARTS 50u
+
+static struct look_gil *gil_of(struct wait_look *l, struct futex_call *f)
+{
+	struct python_look *look = futex_decode(l, f) ? wait_python(l) : NULL;
+
+	return look ? look_gil_at(look, f->address) : NULL;
+}
+
+static void blame(struct wait_look *l, const struct look_gil *gil, struct wait *ret)
+{
+	if (!gil->holder || gil->holder == l->look->tid)
+		return;
+	if (gil->sure)
+		wait_add_blocker(ret, l->process->pid, gil->holder, WAIT_PROVEN, "the GIL says that it has it");
+	else
+		wait_add_blocker(ret, l->process->pid, gil->holder, WAIT_OBSERVED, "it had the GIL last");
+}
+
+static bool look(struct wait_look *l, struct wait *ret)
+{
+	struct futex_call f;
+	const struct look_gil *gil = gil_of(l, &f);
+
+	if (!gil)
+		return false;
+	ret->nature = WAIT_LOCK;
+	ret->polls = true;
+	ret->counter = gil->now.switches;
+	WAIT_SAY(ret->what, "for the GIL");
+	if (gil->interpreter_id)
+		WAIT_SAY(ret->name, "the GIL of interpreter %lld", (long long)gil->interpreter_id);
+	else
+		WAIT_SAY(ret->name, "the GIL");
+	WAIT_SAY(ret->object, "gil %d:0x%llx", (int)l->process->pid, (unsigned long long)gil->now.address);
+	ret->address = gil->now.address;
+	ret->object_bytes = gil->now.bytes;
+	blame(l, gil, ret);
+	return true;
+}
+
+/* Who had it in between has run for longer than asking takes. */
+static bool again(struct wait_look *l, const struct thread_look *now, struct wait *ret)
+{
+	uint64_t ns = now->at_ns - l->look->at_ns, ran_ns = now->ran_ns - l->look->ran_ns;
+	struct futex_call f;
+	struct look_gil *gil = gil_of(l, &f);
+
+	if (!gil)
+		return false;
+	if (ns && gil->now.switches > ret->counter)
+		WAIT_SAY(ret->detail, "it went from one thread to another %llu times a second",
+			(unsigned long long)((gil->now.switches - ret->counter) * NS_PER_S / ns));
+	return now->ran_ns != LOOK_UNKNOWN && l->look->ran_ns != LOOK_UNKNOWN && ran_ns < ns / ASKING_PARTS;
+}
+
+const struct wait_kind wait_kind_python_gil = {
+	.name = "python_gil", .look = look, .again = again, .from_memory = true};

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What pythons.c (threads, frames) and python_names.c share. */
+#ifndef SONDE_WAIT_PYTHONS_PRIV_H
+#define SONDE_WAIT_PYTHONS_PRIV_H
+
+#include "base/table.h"
+#include "wait/pythons.h"
+
+struct look_thread_state {
+	pid_t tid;
+	struct python_thread thread;
+	bool read;
+	struct python_frames frames;
+};
+
+struct python_look {
+	struct table_node by_pid;
+	struct snapshot_process *process;
+	struct python *python;
+	VEC(struct look_thread_state) threads;
+	VEC(struct look_gil) gils;
+	VEC(struct look_inside) insides;
+	bool insides_read;
+	struct python_link *links; /* room for a chain */
+	VEC(char *) texts;         /* what others point to */
+};
+
+#endif
