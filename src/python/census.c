@@ -109,7 +109,7 @@ static bool read_node(struct walk *w, uint64_t at, struct node *ret)
 	uint64_t words[8];
 	uint32_t type = l->gc_head.bytes + l->object.type;
 
-	if (!python_pointer_ok(at) || type + 8 > sizeof(words) ||
+	if ((at != w->head && !python_pointer_ok(at)) || type + 8 > sizeof(words) ||
 		!python_read(w->p, at, words, at == w->head ? 16 : type + 8))
 		return false;
 	*ret = (struct node){.next = words[0] & POINTER_BITS, .prev = words[1] & POINTER_BITS};
@@ -238,6 +238,23 @@ static int walk_list(struct census *c, uint64_t head)
 
 /* ---- all lists ---- */
 
+/* Debian builds 3.13 with heads that are aligned to 4 bytes: where they follow an int, they stand so much earlier. */
+#define PACKED_EARLIER 4u
+
+static bool is_head(struct census *c, uint64_t head)
+{
+	struct walk w = {.c = c, .p = c->p, .head = head};
+	struct node n, first;
+
+	return read_node(&w, head, &n) && read_node(&w, n.next, &first) && first.prev == head;
+}
+
+/* The head of a list at `at`, or a little before. The first one is believed where neither is for certain. */
+static uint64_t head_at(struct census *c, uint64_t at)
+{
+	return !is_head(c, at) && is_head(c, at - PACKED_EARLIER) ? at - PACKED_EARLIER : at;
+}
+
 static int walk_collector(struct census *c, uint64_t gc, struct err *err)
 {
 	const struct python_layout *l = &c->p->layout;
@@ -251,10 +268,10 @@ static int walk_collector(struct census *c, uint64_t gc, struct err *err)
 		return err_set(err, EAGAIN, "the collector is at work just now: its lists are taken apart");
 	/* Objects only move to older lists, which come later. */
 	for (unsigned i = 0; i < GENERATIONS && !rc; i++)
-		rc = walk_list(c, gc + l->gc.generations + i * l->gc.generation_bytes);
+		rc = walk_list(c, head_at(c, gc + l->gc.generations + i * l->gc.generation_bytes));
 	before = c->ret->objects;
 	if (!rc)
-		rc = walk_list(c, gc + l->gc.permanent);
+		rc = walk_list(c, head_at(c, gc + l->gc.permanent));
 	c->ret->frozen += c->ret->objects - before;
 	return rc ? err_nomem(err) : 0;
 }
