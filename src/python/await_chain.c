@@ -8,15 +8,13 @@
  */
 #include "python/tasks_priv.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "python/text.h"
 
 /* Values that one frame can have on its stack; more is nonsense. */
 #define MOST_VALUES 65536u
-
-/* Bits of references in frames (pycore_stackref.h), 3.14. */
-#define REFERENCE_TAGS 3ULL
 
 /* gi_frame_state, as signed chars. */
 #define STATE_YIELD_FROM (-1) /* 3.13 and later */
@@ -150,7 +148,7 @@ static uint64_t awaited(struct python *p, const struct python_type *type, const 
 	if (!python_read_u64(p, g->top - 8, &value))
 		return 0;
 	if (p->minor >= 14)
-		value &= ~REFERENCE_TAGS;
+		value &= ~PYTHON_REFERENCE_TAGS;
 	return python_pointer_ok(value) ? value : 0;
 }
 
@@ -225,7 +223,9 @@ static bool step(struct tasks_look *look, uint64_t *object, size_t *count, struc
 		return false;
 	}
 	ret->progress = g.progress;
-	if (g.progress == PROGRESS_ENDED)
+	if (g.progress == PROGRESS_SUSPENDED && task_holds_in(look, g.frame, g.stack, g.top))
+		ret->failed = true;
+	if (g.progress == PROGRESS_ENDED || ret->failed)
 		return false;
 	++*count;
 	*object = awaited(look->p, type, &g);
@@ -244,5 +244,5 @@ int await_chain(struct tasks_look *look, uint64_t coroutine, struct await_chain 
 			ret->torn = PYTHON_CUT;
 			break;
 		}
-	return add_frames(look, count, ret);
+	return ret->failed ? -ENOMEM : add_frames(look, count, ret);
 }

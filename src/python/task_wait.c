@@ -180,9 +180,9 @@ static void lock_words(struct wait *w, uint64_t object, const struct python_fram
 
 	(void)frame;
 	add_type_name(w, object);
+	add_waiters(w, object);
 	if (attribute_int(w, object, "_locked", &locked))
 		buf_str(&w->words, locked ? ", held" : ", free");
-	add_waiters(w, object);
 }
 
 static void event_words(struct wait *w, uint64_t object, const struct python_frame *frame)

@@ -284,6 +284,7 @@ static int read_task(struct tasks_look *look, uint64_t address, struct edges *ed
 	task.type = python_type_of_object(look->p, address);
 	if (!task.type)
 		return 0;
+	look->held.len = 0;
 	rc = await_chain(look, task.coroutine, &chain);
 	task.frame_count = look->ret->frames.len - task.first_frame;
 	task.torn = chain.torn;
@@ -295,6 +296,7 @@ static int read_task(struct tasks_look *look, uint64_t address, struct edges *ed
 	rc = rc ? rc : task_wait(look, &f, &chain, &task, &waits_for);
 	rc = rc ? rc : loop_index(look, future_loop(look, &f), &task.loop);
 	look->ret->torn += task.torn == PYTHON_TORN || task.torn == PYTHON_UNREADABLE;
+	rc = rc ? rc : task_holds_end(look, &task);
 	rc = rc ? rc : vec_push(&look->ret->tasks, task);
 	rc = rc ? rc : add_edges(look, &waits_for, edges);
 	vec_release(&waits_for);
@@ -389,10 +391,12 @@ int python_tasks(struct python *p, const struct python_threads *threads, struct 
 		if (!rc)
 			rc = read_task(&look, *address, &edges);
 	rc = rc ? rc : link_all(&look, &edges);
+	task_holds_sort(&look);
 	free(look.links);
 	vec_release(&look.stacks);
 	vec_release(&look.by_thread);
 	vec_release(&look.found);
+	vec_release(&look.held);
 	vec_release(&edges);
 	return rc == -ENOMEM ? err_nomem(err) : rc;
 }
@@ -405,6 +409,7 @@ void python_tasks_release(struct python_tasks *t)
 	}
 	vec_release(&t->tasks);
 	vec_release(&t->loops);
+	vec_release(&t->holds);
 	vec_release(&t->frames);
 	intern_release(&t->texts);
 	*t = (struct python_tasks){0};

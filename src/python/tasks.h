@@ -78,6 +78,14 @@ struct python_task {
 	struct python_task_numbers waits_for, awaited_by; /* tasks: it ends when they do, or goes on */
 };
 
+/* A task that is inside of `async with` of a Lock, a Semaphore, or the Lock of a Condition. Who has called acquire() alone
+ * is not known, nor what a task holds that runs. */
+struct python_hold {
+	uint64_t lock;
+	uint32_t task;   /* index */
+	size_t frame;    /* in struct python_tasks.frames: whose block it is */
+};
+
 struct python_loop {
 	uint64_t address;
 	const struct python_type *type; /* NULL: not readable */
@@ -88,6 +96,7 @@ struct python_loop {
 struct python_tasks {
 	VEC(struct python_task) tasks; /* ascending by address */
 	VEC(struct python_loop) loops;
+	VEC(struct python_hold) holds; /* ascending by lock */
 	struct python_frames frames;
 	uint64_t lost;  /* were no tasks any more when they were looked at */
 	uint64_t torn;  /* tasks whose frames did not hold, in whole or in part */
@@ -105,6 +114,9 @@ struct python_tasks {
 int python_tasks(struct python *p, const struct python_threads *threads, struct python_tasks *ret,
 	struct err *err);
 void python_tasks_release(struct python_tasks *t);
+
+/* Who holds a lock: the first of *ret_count; NULL: nobody of whom it is known. */
+const struct python_hold *python_tasks_holds(const struct python_tasks *t, uint64_t lock, size_t *ret_count);
 
 /* Index of a task by its address; -1. */
 int64_t python_tasks_find(const struct python_tasks *t, uint64_t address);

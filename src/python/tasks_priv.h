@@ -12,6 +12,14 @@ struct thread_stack {
 	size_t first, count; /* in struct tasks_look.stacks, the innermost first */
 };
 
+/* A lock whose __aexit__ a frame has. */
+struct held {
+	uint64_t lock, frame;
+};
+
+/* Bits of references in frames (pycore_stackref.h), 3.14. */
+#define PYTHON_REFERENCE_TAGS 3ULL
+
 /* Where the fields of _asyncio.Future and _asyncio.Task are; they are in none of CPython's headers. */
 struct future_layout {
 	bool known;
@@ -30,6 +38,7 @@ struct tasks_look {
 	struct python_frames stacks;
 	VEC(struct thread_stack) by_thread;
 	VEC(uint64_t) found;   /* addresses of tasks */
+	VEC(struct held) held; /* of the task that is being read, the outermost frame's first */
 	struct python_link *links; /* room for PYTHON_MOST_AWAITS */
 };
 
@@ -88,11 +97,24 @@ struct await_chain {
 	enum progress progress; /* of the last one that has frames */
 	uint64_t end;           /* what that awaits: a future, or what is not known; 0: nothing */
 	enum python_torn torn;
+	bool failed;            /* out of memory */
 };
 
 /* Frames of a coroutine, and of what it awaits, and so on; appended to look->ret->frames, the innermost
  * first. -ENOMEM. */
 int await_chain(struct tasks_look *look, uint64_t coroutine, struct await_chain *ret);
+
+/* ---- task_holds.c ---- */
+
+/* Looks through the value stack of one frame, for look->held. -ENOMEM. */
+int task_holds_in(struct tasks_look *look, uint64_t frame, uint64_t stack, uint64_t top);
+
+/* Of the task that will be the next in look->ret: moves look->held there. -ENOMEM. */
+int task_holds_end(struct tasks_look *look, const struct python_task *task);
+void task_holds_sort(struct tasks_look *look);
+
+/* The Lock or Semaphore that an object of asyncio's is, or (a Condition) uses; 0: it is none of them. */
+uint64_t task_lock(struct python *p, uint64_t object);
 
 /* ---- task_wait.c ---- */
 

@@ -92,6 +92,14 @@ static int compare_frames(const struct python_tasks *t, const struct python_task
 	return order;
 }
 
+/* Which object it is counts where it is known who has it. */
+static uint64_t held_object(const struct python_tasks *t, const struct python_task *task)
+{
+	size_t count;
+
+	return task->wait.object && python_tasks_holds(t, task->wait.object, &count) ? task->wait.object : 0;
+}
+
 /* Words and foreign types are interned. */
 static int compare_places(const struct python_tasks *t, const struct python_task *a, const struct python_task *b)
 {
@@ -101,6 +109,7 @@ static int compare_places(const struct python_tasks *t, const struct python_task
 	order = order ? order : compare_numbers((uintptr_t)a->foreign, (uintptr_t)b->foreign);
 	order = order ? order : compare_numbers(a->torn, b->torn);
 	order = order ? order : compare_numbers(a->wait.thread, b->wait.thread);
+	order = order ? order : compare_numbers(held_object(t, a), held_object(t, b));
 	order = order ? order : compare_frames(t, a, b);
 	return order ? order : compare_lists(&a->waits_for, &b->waits_for);
 }
@@ -206,6 +215,21 @@ static void left(const struct tree *tree, const struct siblings *s, const struct
 	buf_str(out, " left");
 }
 
+/* " by Task-3 and Task-4", behind "held". */
+static void held_by(const struct tree *tree, const struct python_task *task, struct buf *out)
+{
+	size_t count = 0;
+	const struct python_hold *h = python_tasks_holds(tree->v->tasks, task->wait.object, &count);
+
+	if (!task->wait.object || !count)
+		return;
+	buf_str(out, task->wait.kind == PYTHON_WAIT_LOCK ? " by " : ", held by ");
+	for (size_t i = 0; i < count && i < MOST_NAMES; i++)
+		buf_printf(out, "%s%.200s", i ? ", " : "", tree->v->tasks->tasks.data[h[i].task].name);
+	if (count > MOST_NAMES)
+		buf_printf(out, " and %zu more", count - MOST_NAMES);
+}
+
 static void state_words(const struct tree *tree, const struct siblings *s, const struct task_group *g,
 	struct buf *out)
 {
@@ -224,6 +248,7 @@ static void state_words(const struct tree *tree, const struct siblings *s, const
 	}
 	buf_printf(out, "wait%s%s %s", ending, *g->task->wait.words ? " for" : "", g->task->wait.words);
 	left(tree, s, g, out);
+	held_by(tree, g->task, out);
 	if (worker)
 		buf_printf(out, ", in %s[%d]", worker->name, (int)worker->tid);
 }

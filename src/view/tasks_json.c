@@ -34,6 +34,20 @@ static void address(struct buf *out, const char *key, uint64_t value)
 	buf_printf(out, ",\"%s\":\"0x%" PRIx64 "\"", key, value);
 }
 
+static void holders(const struct tasks_view *v, const struct python_task *task, struct buf *out)
+{
+	size_t count = 0;
+	const struct python_hold *h = python_tasks_holds(v->tasks, task->wait.object, &count);
+
+	if (!task->wait.object || !count)
+		return;
+	buf_str(out, ",\"held_by\":[");
+	for (size_t i = 0; i < count; i++)
+		buf_printf(out, "%s\"0x%" PRIx64 "\"", i ? "," : "",
+			v->tasks->tasks.data[h[i].task].address);
+	buf_char(out, ']');
+}
+
 static void wait_object(const struct tasks_view *v, const struct python_task *task, struct buf *out)
 {
 	const struct task_thread *worker = task_thread(v, task->wait.thread);
@@ -55,6 +69,7 @@ static void wait_object(const struct tasks_view *v, const struct python_task *ta
 		buf_printf(out, ",\"pid\":%" PRId64, task->wait.pid);
 	if (worker)
 		buf_printf(out, ",\"tid\":%d", (int)worker->tid);
+	holders(v, task, out);
 	buf_char(out, '}');
 }
 
