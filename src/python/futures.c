@@ -119,11 +119,11 @@ bool future_look(struct tasks_look *look, uint64_t object, struct future *ret)
 		return false;
 	if (derived_from(look->p, type, "_asyncio.Future"))
 		return c_future(look, type, ret);
-	/* Whoever wants to be awaited as a future has this, and the same states by name. */
-	state = python_attribute(look->p, object, "_state");
-	if (!state || !python_attribute(look->p, object, "_loop"))
+	if (!python_attribute(look->p, object, "_loop") || !python_attribute(look->p, object, "_callbacks"))
 		return false;
-	ret->done = !python_text_equals(look->p, state, "PENDING", strlen("PENDING"));
+	/* As long as it is pending the class has its state. */
+	state = python_attribute(look->p, object, "_state");
+	ret->done = state && !python_text_equals(look->p, state, "PENDING", strlen("PENDING"));
 	ret->task = python_attribute(look->p, object, "_coro");
 	return true;
 }

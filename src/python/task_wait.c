@@ -581,7 +581,8 @@ static void by_future(struct wait *w)
 		return;
 	}
 	buf_str(&w->words, "a future");
-	if (type && strcmp(type->full_name, "_asyncio.Future") != 0)
+	if (type && strcmp(type->full_name, "_asyncio.Future") != 0 &&
+		strcmp(type->full_name, "asyncio.futures.Future") != 0)
 		buf_printf(&w->words, ", %s", type->full_name);
 }
 

@@ -144,20 +144,20 @@ static void sort_found(struct tasks_look *look)
 
 /* ---- loops ---- */
 
-/* The loop that a thread is in, as asyncio.get_running_loop() would tell there. */
-static uint64_t running_loop(struct python *p, const struct python_thread *t)
+/* Whether it is what asyncio.get_running_loop() would tell in that thread. */
+static bool runs_in(struct python *p, uint64_t loop, const struct python_thread *t)
 {
-	uint64_t dict, holder, loop = 0;
+	uint64_t dict, value, inner;
 
-	if (p->minor >= 14) {
-		python_read_u64(p, t->address + p->layout.thread.running_loop, &loop);
-		return loop;
-	}
+	if (p->minor >= 14)
+		return python_read_u64(p, t->address + p->layout.thread.running_loop, &value) && value == loop;
 	if (!python_read_u64(p, t->address + p->layout.thread.dict, &dict))
-		return 0;
-	/* An object of _asyncio's own that begins with the loop. */
-	holder = python_dict_get(p, dict, "__asyncio_running_event_loop__");
-	return holder && python_read_u64(p, holder + p->layout.object.bytes, &loop) ? loop : 0;
+		return false;
+	value = python_dict_get(p, dict, "__asyncio_running_event_loop__");
+	/* Up to 3.11 an object of _asyncio's own that begins with the loop. */
+	return value == loop || (p->minor <= 11 && value &&
+					python_read_u64(p, value + p->layout.object.bytes, &inner) &&
+					inner == loop);
 }
 
 /* Loops in Python keep the thread that is in them. */
@@ -172,7 +172,7 @@ static bool says_so(struct python *p, uint64_t loop, const struct python_thread 
 static uint64_t thread_of(struct tasks_look *look, uint64_t loop, uint64_t *ret_interpreter)
 {
 	vec_each(look->threads, t)
-		if (running_loop(look->p, t) == loop || says_so(look->p, loop, t)) {
+		if (runs_in(look->p, loop, t) || says_so(look->p, loop, t)) {
 			*ret_interpreter = t->interpreter;
 			return t->address;
 		}

@@ -316,14 +316,9 @@ static void show_group(struct tree *tree, const struct siblings *s, const struct
 	struct paragraph p = {
 		.out = tree->out, .columns = tree->v->term.columns, .indent = indent + 4, .at = indent};
 	struct buf words = {0};
-	bool above = tree->shown[s->data[g->first]];
 
 	buf_printf(tree->out, "%*s", (int)indent, "");
 	names(tree, s, g, &p);
-	if (above) {
-		buf_str(tree->out, ", above\n");
-		return;
-	}
 	for (size_t i = 0; i < g->count; i++)
 		tree->shown[s->data[g->first + i]] = true;
 	state_words(tree, s, g, &words);
@@ -336,10 +331,34 @@ static void show_group(struct tree *tree, const struct siblings *s, const struct
 	show_awaited(tree, g->task, depth);
 }
 
+/* Takes out those that stand further up, or whose tree goes on there, and names them. */
+static void refer_above(struct tree *tree, struct siblings *siblings, size_t depth)
+{
+	size_t indent = 2 + 2 * depth < MOST_INDENT ? 2 + 2 * depth : MOST_INDENT, kept = 0;
+	struct siblings above = {0};
+	struct paragraph p = {
+		.out = tree->out, .columns = tree->v->term.columns, .indent = indent + 4, .at = indent};
+
+	for (size_t i = 0; i < siblings->len; i++) {
+		if (!tree->shown[siblings->data[i]])
+			siblings->data[kept++] = siblings->data[i];
+		else if (vec_push(&above, siblings->data[i]))
+			tree->failed = true;
+	}
+	siblings->len = kept;
+	if (above.len) {
+		buf_printf(tree->out, "%*s", (int)indent, "");
+		names(tree, &above, &(struct task_group){.count = above.len}, &p);
+		buf_str(tree->out, ", above\n");
+	}
+	vec_release(&above);
+}
+
 static void show_siblings(struct tree *tree, struct siblings *siblings, size_t depth)
 {
 	struct task_groups groups = {0};
 
+	refer_above(tree, siblings, depth);
 	if (group(tree->v->tasks, siblings, &groups))
 		tree->failed = true;
 	vec_each(&groups, g)
