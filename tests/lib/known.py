@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 from harness import *
+from pythons import pythons
 
 SCRIPT = os.path.join(PROGRAMS, "known_stacks.py")
 SHOWN = 6  # differences that a failure prints
@@ -36,6 +37,38 @@ def stacks_of(pid, *options):
 def plain(text):
     """Without what cannot be written as UTF-8."""
     return re.sub("[\udc80-\udcff\ufffd]+", "?", text)
+
+
+# Builds of a version that others of the same version stand for, where what is looked at is not how it was built.
+BUILDS_OF_OTHERS = ("stripped", "bare", "embedded", "trixie", "distribution", "sid-3.13")
+
+
+def _add(function, python):
+    def body():
+        function(python)
+    body.__name__ = "%s_%s" % (function.__name__, python.label.replace("-", "_").replace(".", "_"))
+    test(body)
+
+
+def each_python(function):
+    """The test with each interpreter that sonde should know."""
+    for python in pythons():
+        if "later" not in python.kinds:
+            _add(function, python)
+
+
+def each_version(function):
+    """With one of each version, and of what is a version of its own: free-threaded, musl."""
+    for python in pythons():
+        if "later" not in python.kinds and not python.label.startswith(BUILDS_OF_OTHERS):
+            _add(function, python)
+
+
+def later_versions(function):
+    """With those that came after sonde."""
+    for python in pythons():
+        if "later" in python.kinds:
+            _add(function, python)
 
 
 class Known:

@@ -30,8 +30,9 @@ STORE = os.environ.get("SONDE_PYTHONS") or os.path.expanduser("~/.cache/sonde-te
 FIRST, LAST = (3, 8), (3, 14)
 SUITES = {"trixie": ["3.13"], "sid": ["3.13", "3.14", "3.15"]}
 SOURCE_SUITE, SOURCE_PACKAGE = "trixie", "python3.13"
-# Bare builds have their code of libpython3.X.a in them, and no symbol of it.
-BARE = ("3.8", "3.10", "3.11", "3.12", "3.13")
+# Bare builds have their code of libpython3.X.a in them, and no symbol of it. In those of 3.8 and 3.9 nothing says where
+# the runtime is.
+BARE = ("3.10", "3.11", "3.12", "3.13")
 STRIPPED = ("3.9", "3.11", "3.12")
 EMBEDDER = """
 #define _GNU_SOURCE

@@ -15,18 +15,6 @@ MACHINERY = ("_PyEval_EvalFrame", "PyEval_EvalCode", "_PyEval_Vector", "_PyFunct
              "PyObject_Vectorcall", "_PyObject_MakeTpCall", "pymain_run", "Py_RunMain", "Py_BytesMain")
 
 
-def each_python(function):
-    """The test with each interpreter that sonde should know."""
-    def of(python):
-        def body():
-            function(python)
-        body.__name__ = "%s_%s" % (function.__name__, python.label.replace("-", "_").replace(".", "_"))
-        test(body)
-    for python in pythons():
-        if "later" not in python.kinds:
-            of(python)
-
-
 @test
 def interpreters():
     """Not a test: which there are."""
@@ -45,7 +33,7 @@ def known_stacks(python):
         known.check_stacks(stacks_of(known.pid))
 
 
-@each_python
+@each_version
 def interpreter_hidden(python):
     """Its own functions are shown on request only, and the Python frames are the same then."""
     with Known(python, "native", "calls") as known:
@@ -58,77 +46,13 @@ def interpreter_hidden(python):
         check(more >= len(known.threads), "--show-interpreter shows %d frames more" % more)
 
 
-@each_python
-def after_fork(python):
-    """Child and parent have the same addresses, and stacks of their own."""
-    with Known(python, "fork", "calls", processes=2) as known:
-        for process in known.processes:
-            known.check_stacks(stacks_of(process["pid"]), process)
+@later_versions
+def refused(python):
+    with Known(python, "blocked") as known:
+        done = sonde("stack", "--json", known.pid)
+        expect(done, 0, "3.%d" % python.version[1])
+        frames = [f for t in json.loads(done.stdout)["threads"] for f in t["frames"]]
+        check(frames and not any("kind" in f for f in frames), "frames of a version that is not known")
 
 
-@each_python
-def after_exec(python):
-    with Known(python, "exec", "blocked") as known:
-        known.check_stacks(stacks_of(known.pid))
-
-
-@each_python
-def in_a_signal_handler(python):
-    with Known(python, "signal") as known:
-        stacks = stacks_of(known.pid)
-        known.check_stacks(stacks)
-        names = [f["function"] for f in stacks[known.pid]["frames"] if f.get("kind") == "python"]
-        check("handler" in names, "%s" % names)
-
-
-@each_python
-def changes_are_seen(python):
-    """One look after the other at threads that run: every stack is one that the program can have."""
-    with Known(python, "running") as known:
-        seen = set()
-        for _ in range(20):
-            stacks = stacks_of(known.pid)
-            known.check_stacks(stacks)
-            seen |= {f["function"] for s in stacks.values() for f in s["frames"][:3]}
-        check("crunch" in seen, "crunch is in none of: %s" % sorted(seen))
-        known.check_looks(60)
-
-
-@each_python
-def running_threads_stopped(python):
-    with Known(python, "running") as known:
-        for _ in range(10):
-            known.check_stacks(stacks_of(known.pid, "--stop-running"))
-        known.check_looks(30)
-
-
-@each_python
-def of_a_core(python):
-    need("gcore")
-    with Known(python, "calls", "native") as known:
-        path = work("core")
-        done = run(["gcore", "-o", path, str(known.pid)], timeout=120)
-        check(done.returncode == 0, "gcore: %r" % done.stderr[-300:])
-        if "chroot" in python.kinds:
-            known.check_stacks(stacks_of(None, "--core", "%s.%d" % (path, known.pid), "--root", python.root))
-        else:
-            known.check_stacks(stacks_of(None, "--core", "%s.%d" % (path, known.pid)))
-
-
-def unknown_versions():
-    def of(python):
-        def body():
-            with Known(python, "blocked") as known:
-                done = sonde("stack", "--json", known.pid)
-                expect(done, 0, "3.%d" % python.version[1])
-                frames = [f for t in json.loads(done.stdout)["threads"] for f in t["frames"]]
-                check(frames and not any("kind" in f for f in frames), "frames of a version that is not known")
-        body.__name__ = "refused_%s" % python.label.replace("-", "_").replace(".", "_")
-        test(body)
-    for python in pythons():
-        if "later" in python.kinds:
-            of(python)
-
-
-unknown_versions()
 main()

@@ -126,6 +126,11 @@ def in_file_object():
 
 # ---- running: another line each time one looks ----
 
+def runs_in(*stacks):
+    """What the caller is going to run in, with what is outside of it."""
+    fact("either", either(stacks, frames_of(sys._getframe(2))))
+
+
 def crunch(n):
     total = 0
     for i in range(n):
@@ -140,7 +145,7 @@ def never_ends():
 
 @thread("running")
 def runs():
-    fact("either", (("crunch", "never_ends", "runs"), ("never_ends", "runs")))
+    runs_in(("crunch", "never_ends", "runs"), ("never_ends", "runs"))
     arrive()
     never_ends()
 
@@ -152,8 +157,7 @@ def counts_down():
 
 @thread("running")
 def runs_generator():
-    fact("either", (("crunch", "counts_down", "runs_generator"), ("counts_down", "runs_generator"),
-                    ("runs_generator",)))
+    runs_in(("crunch", "counts_down", "runs_generator"), ("counts_down", "runs_generator"), ("runs_generator",))
     arrive()
     for _ in counts_down():
         pass
@@ -850,15 +854,13 @@ def either(names, outer):
 
 
 def truth_of(ident, frame, native, what):
-    extra = dict(facts.get(ident, {}))
-    extra.pop("keep", None)
-    frames = extra.pop("above", []) + frames_of(frame)
-    found = dict(extra, id=native, frames=frames, group=getattr(what, "group", ""),
+    found = dict(facts.get(ident, {}), id=native, group=getattr(what, "group", ""),
                  what=getattr(what, "__name__", ""))
-    if "either" in extra:
-        outer = frames[[one["name"] for one in frames].index(what.__name__) + 1:]
-        found["either"] = either(extra["either"], outer)
-        del found["frames"]
+    found.pop("keep", None)
+    above = found.pop("above", [])
+    # A thread that runs may be between two frames; without the lock, even the interpreter itself is wrong then.
+    if "either" not in found:
+        found["frames"] = above + frames_of(frame)
     return found
 
 
