@@ -148,13 +148,6 @@ enum frame_kind {
 	FRAME_PYTHON = 2,
 };
 
-/* What a frame of machine code is to the Python frames of its stack. */
-enum frame_role {
-	FRAME_OTHER = 0,
-	FRAME_OF_RUNTIME = 1, /* in the file that holds the interpreter */
-	FRAME_EVALUATES = 2,  /* it runs the Python frames that stand in front of it */
-};
-
 /* One code address. The stored enums are those of unwind.h, by the same numbers. */
 struct record_frame {
 	struct record_header header;
@@ -165,7 +158,7 @@ struct record_frame {
 	uint8_t how;       /* enum unwind_how */
 	uint8_t source;    /* enum unwind_source */
 	uint8_t is_return; /* the call is the instruction before `address` */
-	uint8_t role;      /* enum frame_role */
+	uint8_t role;      /* enum frame_role of symbol/interpreter.h, by the same numbers */
 	uint8_t pad[3];
 };
 

@@ -134,9 +134,8 @@ static int add_level(struct loader *l, const struct profile_frame *frame,
 static bool hides_level(const struct loader *l, const struct profile_frame *f, const struct frame_name *name,
 	uint32_t i)
 {
-	return f->role != FRAME_OTHER && i + 1 < name->count && !l->options->filter.interpreter &&
-		!l->options->filter.native_only &&
-		interpreter_machinery(l->levels.data[name->first + i].name);
+	return i + 1 < name->count && !l->options->filter.interpreter && !l->options->filter.native_only &&
+		interpreter_hides_inlined(f->role, l->levels.data[name->first + i].name);
 }
 
 static int finish_frame(struct loader *l, struct profile_frame *f, const struct frame_name *name)

@@ -49,13 +49,13 @@ int loader_filter_python(struct loader *l)
 	return 0;
 }
 
-static bool is_machinery(const struct profile *p, const struct profile_frame *f)
+/* Of the real function; NULL: it is not known. */
+static const char *own_name(const struct profile *p, const struct profile_frame *f)
 {
 	const struct profile_function *real =
 		&p->functions.data[p->levels.data[f->first_level + f->level_count - 1].function];
 
-	return f->role == FRAME_EVALUATES ||
-		(f->role == FRAME_OF_RUNTIME && interpreter_machinery(real->unresolved ? NULL : real->name));
+	return real->unresolved ? NULL : real->name;
 }
 
 static bool is_hidden(const struct loader *l, const struct profile_frame *f)
@@ -68,7 +68,7 @@ static bool is_hidden(const struct loader *l, const struct profile_frame *f)
 		return f->kind == FRAME_PYTHON;
 	if (filter->python_only)
 		return f->kind != FRAME_PYTHON;
-	return !filter->interpreter && f->role != FRAME_OTHER && is_machinery(l->p, f);
+	return !filter->interpreter && interpreter_hides(f->role, own_name(l->p, f));
 }
 
 /* Nodes of hidden frames become their parents. By node: what it is from now on; PROFILE_NONE: nothing. */

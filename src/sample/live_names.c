@@ -120,11 +120,8 @@ struct live_name live_name_of(struct live_names *l, uint32_t frame)
 		name.start = f.address;
 	if (module)
 		name.module = base_name(module->path);
-	name.of_interpreter = f.role != FRAME_OTHER;
-	name.interpreter = f.role == FRAME_EVALUATES ||
-		(f.role == FRAME_OF_RUNTIME &&
-			interpreter_machinery(name.answer.count
-					? name.answer.levels[name.answer.count - 1].name
-					: NULL));
+	name.role = f.role;
+	name.interpreter = interpreter_hides(f.role,
+		name.answer.count ? name.answer.levels[name.answer.count - 1].name : NULL);
 	return name;
 }

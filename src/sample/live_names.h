@@ -23,8 +23,8 @@ struct live_name {
 	const char *module;          /* base name of its file, "[jit]", ...; NULL: not mapped */
 	bool generated;              /* code without a file */
 	bool python;                 /* a Python frame */
-	bool of_interpreter;         /* of the file that holds the interpreter, in a stack with Python frames; */
-	bool interpreter;            /* and nothing but machinery (symbol/interpreter.h) */
+	uint8_t role;                /* enum frame_role: what it is to Python frames of the same stack */
+	bool interpreter;            /* and it tells nothing beside these (symbol/interpreter.h) */
 	uint64_t start;              /* without a name: where its function starts, else its address */
 };
 

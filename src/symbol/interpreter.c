@@ -27,12 +27,32 @@ static const char *const machinery[] = {
 	"Py_BytesMain", "Py_Main", "thread_run", "t_bootstrap", "pythread_wrapper",
 };
 
-bool interpreter_machinery(const char *function)
+/* What CPython's perf trampoline calls the stand-ins of Python functions (-X perf, 3.12 and later). */
+#define STAND_IN "py::"
+
+static bool is_machinery(const char *function)
 {
-	if (!function)
-		return true;
 	for (size_t i = 0; i < sizeof(machinery) / sizeof(machinery[0]); i++)
 		if (!strncmp(function, machinery[i], strlen(machinery[i])))
 			return true;
 	return false;
+}
+
+bool interpreter_hides(enum frame_role role, const char *function)
+{
+	switch (role) {
+	case FRAME_EVALUATES:
+		return true;
+	case FRAME_OF_RUNTIME:
+		return !function || is_machinery(function);
+	case FRAME_GENERATED:
+		return function && !strncmp(function, STAND_IN, strlen(STAND_IN));
+	default:
+		return false;
+	}
+}
+
+bool interpreter_hides_inlined(enum frame_role role, const char *function)
+{
+	return (role == FRAME_EVALUATES || role == FRAME_OF_RUNTIME) && function && is_machinery(function);
 }

@@ -70,7 +70,7 @@ static bool step_lines(struct snapshot *s, const struct snapshot_thread *t, size
 		return ask->each(ask->ctx, &line);
 	for (; level < name.answer.count; level++) {
 		line.function = name.answer.levels[level].name;
-		if (name.of_interpreter && !ask->interpreter && interpreter_machinery(line.function))
+		if (!ask->interpreter && interpreter_hides_inlined(name.role, line.function))
 			continue;
 		line.path = name.answer.levels[level].file;
 		line.file = base_name(line.path);

@@ -9,6 +9,7 @@
 #include "os/cgroup.h"
 #include "sample/runtime_library.h"
 #include "sample/snapshot/core.h"
+#include "symbol/interpreter.h"
 #include "wait/locks.h"
 
 
@@ -47,7 +48,7 @@ static bool is_own(struct snapshot *s, const struct snapshot_thread *t, size_t s
 	struct live_name name = snapshot_name(s, t->steps[step].id);
 
 	*ret_level = own_level(&name);
-	return !name.of_interpreter &&
+	return name.role != FRAME_OF_RUNTIME && !name.interpreter &&
 		(*ret_level < name.answer.count ||
 			(!name.answer.count && !(name.module && runtime_library(name.module))));
 }

@@ -11,6 +11,7 @@
 #include "sample/python/known.h"
 #include "sample/python/place.h"
 #include "sample/session_priv.h"
+#include "symbol/interpreter.h"
 
 #define MOST_CFRAMES 16384u
 #define MOST_LINKS 16384u /* of a stack; what is outside of them is told as cut */
@@ -263,12 +264,16 @@ static bool runs_python(const struct python_stacks *p, size_t index)
 uint8_t python_stacks_role(const struct session *s, const struct thread *th, size_t index)
 {
 	const struct python_of_process *of = th->process->python;
+	const struct space_mapping *m;
 
 	if (!s->python->placed.len || !of || !of->module)
 		return FRAME_OTHER;
 	if (runs_python(s->python, index))
 		return FRAME_EVALUATES;
-	return s->frames[index].mapping_id == of->module->capture_id ? FRAME_OF_RUNTIME : FRAME_OTHER;
+	if (s->frames[index].mapping_id == of->module->capture_id)
+		return FRAME_OF_RUNTIME;
+	m = process_mapping(th->process, s->frames[index].pc);
+	return m && m->module->kind == MODULE_JIT ? FRAME_GENERATED : FRAME_OTHER;
 }
 
 /* ---- names ---- */
