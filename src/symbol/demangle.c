@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Names as people wrote them, by libiberty: C++ with parameters and without the return type,
- * Rust (legacy and v0) without the hash, D.
+ * Rust (legacy and v0) without the hash, D. Cython's are in cython.c.
  *
  * A mangled name refers back to parts of itself, so 200 bytes can stand for a terabyte. Recursion
  * is limited by libiberty; output is limited here, by leaving its printer from inside the callback
@@ -12,7 +12,8 @@
 #include <libiberty/demangle.h>
 #include <setjmp.h>
 
-#include "symbol/symbol.h"
+#include "base/buf.h"
+#include "symbol/symbol_priv.h"
 
 #define MAX_MANGLED 16384
 #define MAX_SHOWN 4096
@@ -78,11 +79,24 @@ static bool may_be_mangled(const char *name)
 	return name[1] == 'Z' || name[1] == 'R' || name[1] == 'D' || !strncmp(name, "_GLOBAL_", 8);
 }
 
+static char *demangle_cython(const char *mangled)
+{
+	struct buf plain = {0};
+
+	if (strlen(mangled) <= MAX_SHOWN && cython_name(mangled, &plain))
+		return plain.data;
+	buf_release(&plain);
+	return strdup(mangled);
+}
+
 char *symbol_demangle(const char *mangled)
 {
 	size_t len = strlen(mangled);
 	struct output out;
 	char *plain;
+
+	if (!strncmp(mangled, "__pyx_", 6))
+		return demangle_cython(mangled);
 
 	if (!may_be_mangled(mangled) || len > MAX_MANGLED)
 		return strdup(mangled);

@@ -126,6 +126,8 @@ static const char *read_name(struct dwarf_names *d, const struct dwarf_unit *uni
 	if (name)
 		return symbol_shown_name(d->source, name);
 	name = inherited_string(die, DW_AT_name);
+	if (name && !strncmp(name, "__pyx_", 6)) /* C, so this is all there is */
+		return symbol_shown_name(d->source, name);
 	return name && unit->qualified ? qualified_name(d, *die, name) : name;
 }
 

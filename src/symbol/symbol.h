@@ -91,7 +91,7 @@ void symbol_source_free(struct symbol_source *s);
  * its reason. The answer lives as long as the source. */
 struct symbol_answer symbol_resolve(struct symbol_source *s, uint64_t address);
 
-/* `mangled` demangled (C++, Rust v0 and legacy, D); returned as it is when it is not mangled or
+/* `mangled` demangled (C++, Rust v0 and legacy, D, Cython); returned as it is when it is not mangled or
  * too long. The result is malloc'ed (NULL only when out of memory) and at most 4096 bytes. */
 char *symbol_demangle(const char *mangled);
 

@@ -55,4 +55,8 @@ const char *symbol_shown_name(struct symbol_source *s, const char *name);
 /* The same for names that never have a version, in which an @ is part of a path. */
 const char *symbol_shown_name_whole(struct symbol_source *s, const char *name);
 
+/* Appends the name that a C function of Cython's has in its .pyx file; false: it is none of those. */
+struct buf;
+bool cython_name(const char *name, struct buf *ret);
+
 #endif

@@ -524,6 +524,14 @@ TEST(demangling)
 		{"_RNvCs15kBYyAo9fc_7mycrate7example", "mycrate::example"},
 		{"_RNvMCsdYIDT8dqzgw_4demoNtB2_3Foo3bar", "<demo::Foo>::bar"},
 		{"_D4test3fooFiZi", "test.foo(int)"},
+		{"__pyx_pw_4demo_5Klass_1meth", "demo.Klass.meth"},
+		{"__pyx_pw_4demo_1fact_helper", "demo.fact_helper"},
+		{"__pyx_pf_4demo_5outer_inner", "demo.outer.inner"},
+		{"__pyx_f_4demo_cfib", "demo.cfib"},
+		{"__pyx_pymod_create", "__pyx_pymod_create"},
+		{"__pyx_f_", "__pyx_f_"},
+		{"__pyx_f_4demo_", "__pyx_f_4demo_"},
+		{"__pyx_f_99999999999999999999999_x", "__pyx_f_99999999999999999999999_x"},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
