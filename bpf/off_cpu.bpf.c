@@ -19,6 +19,7 @@
 #include "task.h"
 
 #include "off_cpu.h"
+#include "python_chain.h"
 
 #define EARLY_WAKE_NS 50000u /* between a waker's look and the sleeper's leave(), on two CPUs */
 #define FIRST_STACK_BYTES 2048u
@@ -76,6 +77,14 @@ struct {
 	__type(key, uint32_t);
 	__type(value, struct off_cpu_event);
 } buffers SEC(".maps");
+
+/* What Python keeps of the thread in the buffer of that number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, OFF_CPU_BUFFERS);
+	__type(key, uint32_t);
+	__type(value, struct off_cpu_python);
+} python_buffers SEC(".maps");
 
 /* For events of threads without a buffer, and of wakers. */
 struct {
@@ -298,6 +307,48 @@ static __always_inline bool in_use(const struct off_cpu_event *b, uint32_t slot)
 	return owner && owner->copied_seq && owner->copied_seq == owner->seq;
 }
 
+static __always_inline struct off_cpu_python *python_buffer_of(uint32_t slot)
+{
+	uint32_t index = slot & (OFF_CPU_BUFFERS - 1);
+
+	return bpf_map_lookup_elem(&python_buffers, &index);
+}
+
+/* Python's frames into the buffer. Of a thread that is in several interpreters, those in one. */
+__noinline int copy_python(uint32_t tgid, uint32_t tid, uint64_t pointer, uint32_t slot)
+{
+	struct python_copy_process *p = bpf_map_lookup_elem(&processes, &tgid);
+	struct python_copy_thread *known = bpf_map_lookup_elem(&python_threads, &tid);
+	struct off_cpu_python *b = python_buffer_of(slot);
+	struct python_copy *c = own_copy();
+	uint64_t state = 0, gil;
+	uint64_t bytes;
+
+	if (!b)
+		return 0;
+	b->owner = 0;
+	if (!p || !c)
+		return 0;
+	if (p->has_slot && pointer)
+		state = user_word(pointer + (int64_t)p->slot);
+	gil = p->gil;
+	if (known && known->tgid == tgid && (!state || known->states[0].address == state)) {
+		state = known->states[0].address;
+		gil = known->states[0].gil;
+	}
+	if (!state)
+		return 0;
+	bytes = copied_bytes(copy_python_chain(tgid, state, gil));
+	if (!bytes || bpf_probe_read_kernel(&b->chain, bytes, c))
+		return 0;
+	b->chain.tid = tid;
+	b->chain.tgid = tgid;
+	b->chain.pointer = pointer;
+	b->bytes = (uint32_t)bytes;
+	b->owner = slot + 1;
+	return 0;
+}
+
 /* Into the buffer of the thread, whose address space must be the one that is loaded. */
 static __noinline int copy_stack(
 	struct task_struct *task, struct off_cpu_thread *t, uint32_t slot, uint64_t now)
@@ -311,6 +362,8 @@ static __noinline int copy_stack(
 	sp = b->regs[USER_REG_SP];
 	b->stack_bytes = copy_bytes(
 		b->bytes, sp, bounded(task, sp, t->stack_bytes), OFF_CPU_STACK_BYTES);
+	if (python_processes)
+		copy_python(t->tgid, t->tid, thread_pointer(task), slot);
 	t->copied_seq = t->seq;
 	t->copied_ns = now;
 	return 0;
@@ -398,6 +451,30 @@ static __always_inline uint32_t marks_in(struct off_cpu_thread *t, uint64_t ns)
 	return marks;
 }
 
+/* What was copied of Python's with the thread's stack. */
+static __noinline int tell_python(const struct off_cpu_thread *t, uint32_t slot, uint64_t now)
+{
+	struct off_cpu_python *b = python_buffer_of(slot);
+	uint64_t bytes;
+
+	if (!b || b->owner != slot + 1)
+		return 0;
+	bytes = copied_bytes((int)b->bytes);
+	if (!bytes)
+		return 0;
+	b->head = (struct off_cpu_head){
+		.kind = OFF_CPU_PYTHON,
+		.slot = slot,
+		.tid = t->tid,
+		.tgid = t->tgid,
+		.seq = t->seq,
+		.time_ns = now,
+	};
+	if (bpf_ringbuf_output(&ring, b, sizeof(b->head) + bytes, BPF_RB_NO_WAKEUP))
+		__sync_fetch_and_add(&lost_events, 1);
+	return 0;
+}
+
 /* Tells of the interval that ends now, and for how much time it stands. */
 static __noinline int tell(struct task_struct *task, uint32_t slot, uint64_t now,
 	uint64_t blocked_ns, uint64_t queued_ns)
@@ -414,6 +491,8 @@ static __noinline int tell(struct task_struct *task, uint32_t slot, uint64_t now
 	e = copied ? buffer_of(slot) : bpf_map_lookup_elem(&scratch, &zero);
 	if (!e)
 		return 0;
+	if (copied && python_processes)
+		tell_python(t, slot, now);
 	if (!copied)
 		e->stack_bytes = 0;
 	/* One that never ran is where it was created, with an empty stack or a copy of one. */

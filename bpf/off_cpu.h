@@ -21,6 +21,7 @@
 
 #include "capture/records.h" /* enum thread_state */
 
+#include "python_copy.h"
 #include "user_regs.h"
 
 #define OFF_CPU_THREADS 16384u     /* watched at a time */
@@ -62,6 +63,7 @@ enum off_cpu_kind {
 	OFF_CPU_INTERVAL = 1,
 	OFF_CPU_WAKER = 2,
 	OFF_CPU_EXIT = 3,
+	OFF_CPU_PYTHON = 4,
 };
 
 /* What is known of a thread or an interval. */
@@ -98,6 +100,16 @@ struct off_cpu_event {
 	uint64_t kernel_ips[OFF_CPU_KERNEL_FRAMES];
 	uint64_t regs[USER_REGS];
 	uint8_t bytes[OFF_CPU_STACK_BYTES];
+};
+
+/* OFF_CPU_PYTHON: the thread's Python frames, copied with its stack; comes before the interval with this seq. Cut
+ * behind what its links and cframes take. */
+struct off_cpu_python {
+	struct off_cpu_head head;
+	struct python_copy_head chain;
+	uint64_t words[PYTHON_COPY_WORDS];
+	uint32_t bytes; /* of chain and words; in a buffer alone */
+	uint32_t owner; /* as in struct off_cpu_event */
 };
 
 struct off_cpu_exit {

@@ -25,17 +25,17 @@ static __always_inline void tell(void *ctx, uint64_t ids, uint64_t pointer,
 	struct python_copy_state state, bool by_slot)
 {
 	struct python_copy *c = own_copy();
-	int bytes = copy_python_chain((uint32_t)(ids >> 32), state.address, state.gil);
+	uint64_t bytes;
 
-	if (!c || bytes < (int)sizeof(c->head) ||
-		bytes > (int)(sizeof(c->head) + sizeof(c->words)))
+	bytes = copied_bytes(copy_python_chain((uint32_t)(ids >> 32), state.address, state.gil));
+	if (!c || !bytes)
 		return;
 	c->head.tid = (uint32_t)ids;
 	c->head.tgid = (uint32_t)(ids >> 32);
 	c->head.pointer = pointer;
 	if (by_slot)
 		c->head.flags |= PYTHON_COPY_BY_SLOT;
-	if (bpf_perf_event_output(ctx, &output, BPF_F_CURRENT_CPU, c, (uint64_t)bytes))
+	if (bpf_perf_event_output(ctx, &output, BPF_F_CURRENT_CPU, c, bytes))
 		__sync_fetch_and_add(&not_written, 1);
 }
 

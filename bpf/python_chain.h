@@ -145,6 +145,21 @@ static __always_inline bool holds_gil(const struct python_copy_process *p, uint6
 		(uint32_t)user_word(gil + (int64_t)p->gil_locked) == 1;
 }
 
+/* The size of a copy, for a helper: the compiler must not make one comparison of the two, in which the verifier does not
+ * see bounds. 0: there is none. */
+static __always_inline uint64_t copied_bytes(int bytes)
+{
+	uint64_t size = (uint32_t)bytes;
+
+	asm volatile("" : "+r"(size));
+	if (size < sizeof(struct python_copy_head))
+		return 0;
+	asm volatile("" : "+r"(size));
+	if (size > sizeof(struct python_copy_head) + PYTHON_COPY_WORDS * sizeof(uint64_t))
+		return 0;
+	return size;
+}
+
 /* Copies the chain of that state of the thread that runs, but for who it is. 0: nothing could be. Its bytes
  * otherwise. */
 __noinline int copy_python_chain(uint32_t tgid, uint64_t state, uint64_t gil)

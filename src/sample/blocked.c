@@ -33,7 +33,7 @@ int blocked_read(pid_t pid, pid_t tid, struct blocked_thread *ret, struct err *e
 	if (rc)
 		return rc;
 	ret->reason = state_of_wait(&ret->wait);
-	ret->stack = (struct raw_stack){0};
+	ret->stack = (struct raw_stack){.python = PYTHON_STILL};
 	if (strchr("ZX", ret->wait.state))
 		return err_set(err, ESRCH, "thread %d has ended", (int)tid);
 	if (!ret->wait.blocked)

@@ -284,7 +284,8 @@ static void look(struct off_cpu *o, struct timeline *t)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 	bool cut = t->stack.leaf == CAPTURE_NONE || t->stack.end == UNWIND_TRUNCATED ||
-		t->stack.end == UNWIND_CHANGED;
+		t->stack.end == UNWIND_CHANGED ||
+		(!t->stack.has_python && session_runs_python(o->session, t->pid));
 
 	if (!o->asleep || t->preempted || t->live_ns || (!cut && is_reason_known(t->reason)) ||
 		blocked_read(t->pid, t->tid, o->asleep, NULL))

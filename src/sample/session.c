@@ -640,6 +640,13 @@ void session_flush(struct session *s, uint64_t now_ns)
 	sweep(s);
 }
 
+bool session_runs_python(struct session *s, pid_t pid)
+{
+	struct process *p = process_find(s->processes, pid);
+
+	return p && python_of_process(s, p, pid);
+}
+
 size_t session_pythons(const struct session *s, const struct session_python **ret)
 {
 	*ret = s->pythons.data;

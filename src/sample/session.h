@@ -250,6 +250,9 @@ struct session_python {
 	bool refused;
 	unsigned processes;
 };
+/* Whether the process runs CPython that can be read. */
+bool session_runs_python(struct session *s, pid_t pid);
+
 size_t session_pythons(const struct session *s, const struct session_python **ret);
 
 /* Names every address seen so far and writes the names into the recording. `progress` (may be

@@ -276,6 +276,7 @@ TEST(json_keeps_its_keys)
 		",\"quality\":{\"rooted_pct\":90.000,\"truncated_pct\":10.000,"
 		"\"guessed_frames_pct\":3.226,\"lost_samples\":3,"
 		"\"unresolved_frames_pct\":3.226,\"fp_frames_pct\":0.000,\"prologue_frames_pct\":0.000,\"live_frames_pct\":0.000,\"frames\":31,"
+		"\"python_stacks\":0,\"python_torn\":0,\"python_cut\":0,"
 		"\"ends\":{\"root\":9,\"truncated\":1,\"no-rule\":0,\"bad-rule\":0,"
 		"\"bad-address\":0,\"no-progress\":0,\"frame-limit\":0,\"no-regs\":0,\"changed\":0},"
 		"\"losses\":{\"ring_samples\":3,\"throttled\":0,\"no_registers\":0,"

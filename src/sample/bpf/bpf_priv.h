@@ -9,6 +9,7 @@
  *	load.c    open, set constants, load, attach; the ops table
  *	ring.c    the ring
  *	decode.c  events in the ring -> intervals for the session
+ *	python.c  Python's frames, which come in records of their own
  *	interrupt.c  which interrupts are a thread's own doing
  *	look.c    threads that are asleep: their stacks, read while they are; times; ends
  *
@@ -24,6 +25,7 @@
 #include "bpf/off_cpu.h"
 #include "base/vec.h"
 #include "sample/bpf/ring.h"
+#include "sample/python/copier.h"
 #include "sample/sampler.h"
 
 struct off_cpu_bpf; /* the skeleton */
@@ -43,6 +45,14 @@ struct thread_note {
 	uint8_t seen_exited; /* scans that found it ended, without its event */
 };
 
+/* Python's frames of an interval whose event comes later. */
+struct early_chain {
+	uint32_t slot, seq;
+	size_t bytes;
+	void *record;
+};
+#define MOST_EARLY_CHAINS 64u
+
 struct bpf_sampler {
 	struct sampler sampler;
 	struct session *session;
@@ -52,6 +62,10 @@ struct bpf_sampler {
 	struct off_cpu_thread *threads; /* shared with the program */
 	struct thread_note notes[OFF_CPU_THREADS];
 	VEC(struct off_cpu_interval) finished; /* not yet in order */
+	struct python_copier *python;
+	VEC(struct early_chain) chains; /* oldest first */
+	uint64_t room[PYTHON_COPY_WORDS];
+	struct raw_chain chain; /* of the interval that is being decoded */
 	struct symbol_source *kernel_names; /* NULL: not needed yet, or */
 	int kernel_names_refused;
 	int epoll_fd;
@@ -81,6 +95,11 @@ void bpf_settle(struct bpf_sampler *s, uint64_t time_ns);
 /* Registers as the program copies them. */
 void bpf_user_part(struct raw_stack *raw, const uint64_t *regs, uint32_t flags, const void *bytes,
 	size_t size);
+
+/* python.c: keeps a record; the chain of an interval, in s->chain, into *raw; what is left. */
+void bpf_keep_chain(struct bpf_sampler *s, const struct off_cpu_python *e, size_t bytes);
+void bpf_take_chain(struct bpf_sampler *s, uint32_t slot, uint32_t seq, struct raw_stack *raw);
+void bpf_release_chains(struct bpf_sampler *s);
 
 /* interrupt.c: whether the frames (leaf first) of an interrupt say that it was caused by the thread that
  * it came upon. */

@@ -72,6 +72,7 @@ static void find_stack(struct bpf_sampler *s, const struct off_cpu_event *e, str
 		return;
 	}
 	if (h->flags & (OFF_CPU_HAS_USER | OFF_CPU_KERNEL_ONLY)) {
+		bpf_take_chain(s, h->slot, h->seq, &raw);
 		session_stack(s->session, (pid_t)h->tgid, (pid_t)h->tid, h->time_ns, &raw, ret);
 		if (raw.has_regs)
 			adapt(s, &s->threads[h->slot], e, ret);
@@ -148,6 +149,8 @@ static bool is_whole(const void *record, size_t bytes)
 
 	if (bytes < sizeof(e->head) || e->head.slot >= OFF_CPU_THREADS)
 		return false;
+	if (e->head.kind == OFF_CPU_PYTHON)
+		return bytes <= offsetof(struct off_cpu_python, bytes);
 	if (e->head.kind == OFF_CPU_EXIT)
 		return bytes >= sizeof(struct off_cpu_exit);
 	return bytes >= offsetof(struct off_cpu_event, bytes) &&
@@ -171,6 +174,8 @@ void bpf_decode(struct bpf_sampler *s, const void *record, size_t bytes)
 		decode_interval(s, record);
 	else if (head->kind == OFF_CPU_WAKER)
 		decode_waker(s, record);
+	else if (head->kind == OFF_CPU_PYTHON)
+		bpf_keep_chain(s, record, bytes);
 }
 
 uint64_t bpf_oldest_ns(struct bpf_sampler *s)

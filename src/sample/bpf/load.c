@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "os/rights.h"
 #include "sample/bpf/common.h"
+#include "sample/bpf/python_program.h"
 #include "symbol/symbol.h"
 
 #include <off_cpu.skel.h>
@@ -72,10 +73,25 @@ static int load(struct bpf_sampler *s, struct err *err)
 	s->skeleton->rodata->mark_ns = s->options.min_block_ns ? 0 : period_ns;
 	s->skeleton->rodata->copy_spacing_ns =
 		s->keep_ns / 10 > COPY_SPACING_NS ? s->keep_ns / 10 : COPY_SPACING_NS;
+	python_own_namespace((uint64_t *)&s->skeleton->rodata->own_ns_device,
+		(uint64_t *)&s->skeleton->rodata->own_ns_inode);
 	rc = off_cpu_bpf__load(s->skeleton);
 	if (!rc)
 		rc = off_cpu_bpf__attach(s->skeleton);
 	return rc ? rights_bpf_refused(-rc, err) : 0;
+}
+
+static int set_up_python(struct bpf_sampler *s, struct err *err)
+{
+	const struct python_copier_maps maps = {
+		.processes = bpf_map__fd(s->skeleton->maps.processes),
+		.threads = bpf_map__fd(s->skeleton->maps.python_threads),
+		.process_count = &s->skeleton->bss->python_processes,
+		.update = python_map_update,
+		.remove = python_map_remove,
+	};
+
+	return python_copier_new(&maps, &s->python, err);
 }
 
 static void bpf_free(struct sampler *sampler)
@@ -85,6 +101,8 @@ static void bpf_free(struct sampler *sampler)
 	bpf_ring_unmap(&s->ring);
 	if (s->threads)
 		munmap(s->threads, OFF_CPU_THREADS * sizeof(*s->threads));
+	bpf_release_chains(s);
+	python_copier_free(s->python);
 	off_cpu_bpf__destroy(s->skeleton);
 	if (s->epoll_fd >= 0)
 		close(s->epoll_fd);
@@ -116,6 +134,8 @@ static int bpf_open(const struct sampler_options *options, struct sampler **ret,
 			err);
 	if (!rc)
 		rc = set_up_wakeups(s, err);
+	if (!rc)
+		rc = set_up_python(s, err);
 	if (rc) {
 		bpf_free(&s->sampler);
 		return rc;
@@ -159,6 +179,8 @@ static void bpf_bind(struct sampler *sampler, struct session *session)
 
 	s->session = session;
 	s->unkept = session_keep(session, &keeper, s, NULL);
+	if (!s->options.nonblocking)
+		python_copier_follow(s->python, session);
 }
 
 static int watch(struct bpf_sampler *s, pid_t pid, uint32_t how, struct err *err)

@@ -63,7 +63,8 @@ static void take(struct bpf_sampler *s, const struct off_cpu_look *l, uint64_t b
 {
 	struct off_cpu_thread *t = &s->threads[l->slot];
 	struct thread_note *note = &s->notes[l->slot];
-	struct raw_stack raw = {.kernel_ips = l->kernel_ips, .kernel_count = l->kernel_count};
+	struct raw_stack raw = {.kernel_ips = l->kernel_ips, .kernel_count = l->kernel_count,
+		.python = PYTHON_STILL};
 	struct stored_stack stack = {.leaf = CAPTURE_NONE};
 	bool runs = l->flags & OFF_CPU_ON_CPU;
 
