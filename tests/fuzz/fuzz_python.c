@@ -157,8 +157,8 @@ static void look(struct python *p)
 		look_at_thread(p, &threads.data[i]);
 	if (threads.len)
 		(void)python_module(p, threads.data[0].interpreter, "threading");
-	if (!python_census(p, &options, &census, NULL))
-		python_census_release(&census);
+	(void)python_census(p, &options, &census, NULL);
+	python_census_release(&census);
 	vec_release(&threads);
 }
 
