@@ -51,7 +51,7 @@ static const struct option_spec heap_options[] = {
 static const struct options_usage heap_usage = {
 	.command = "heap",
 	.arguments = "PID|NAME|--core FILE",
-	.about = "Counts the objects of a running Python program (CPython 3.8 to 3.14) by type, and says what keeps them "
+	.about = "Counts the objects of a running Python program (CPython 3.8 to 3.15) by type, and says what keeps them "
 		 "alive. Nothing is put into the program and it is not stopped. docs/CENSUS.md",
 	.options = heap_options,
 	.examples = {

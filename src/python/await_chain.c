@@ -62,6 +62,16 @@ static bool old_stack(struct python *p, struct generator *g)
 	return true;
 }
 
+/* 3.15 counts the same states from 0 on, and has one more for those that another thread is about to run. */
+static int8_t state_of(const struct python *p, int8_t state)
+{
+	static const int8_t before[] = {-3, -2, STATE_YIELD_FROM, STATE_YIELD_FROM, STATE_EXECUTING, STATE_COMPLETED};
+
+	if (p->minor < 15)
+		return state;
+	return state >= 0 && state < (int)sizeof(before) ? before[state] : STATE_COMPLETED;
+}
+
 static bool new_stack(struct python *p, uint64_t object, struct generator *g)
 {
 	const struct python_layout *l = &p->layout;
@@ -70,6 +80,7 @@ static bool new_stack(struct python *p, uint64_t object, struct generator *g)
 
 	if (!python_read(p, object + l->generator.state, &g->state, 1))
 		return false;
+	g->state = state_of(p, g->state);
 	g->progress = g->state >= STATE_COMPLETED ? PROGRESS_ENDED :
 		g->state == STATE_EXECUTING       ? PROGRESS_RUNS :
 		g->state == (p->minor >= 13 ? -3 : -2) ? PROGRESS_NOT_BEGUN :

@@ -20,10 +20,10 @@ struct python_layout {
 		uint32_t next;
 		uint32_t id;
 		uint32_t threads; /* 3.8 to 3.10: newest first */
-		uint32_t runtime; /* 3.9 to 3.14: back to _PyRuntime */
+		uint32_t runtime; /* from 3.9 on: back to _PyRuntime */
 		uint32_t bytes;
-		uint32_t gil; /* 3.12 to 3.14: a pointer */
-		uint32_t tasks; /* 3.14: those of threads that have ended */
+		uint32_t gil; /* from 3.12 on: a pointer */
+		uint32_t tasks; /* from 3.14 on: those of threads that have ended */
 		uint32_t modules;
 		uint32_t sysdict;
 		uint32_t builtins;
@@ -39,7 +39,7 @@ struct python_layout {
 		uint32_t bytes;
 		uint32_t dict;
 		uint32_t running_loop;
-		uint32_t tasks; /* 3.14: a ring: next, previous */
+		uint32_t tasks; /* from 3.14 on: a ring: next, previous */
 	} thread;
 	struct {
 		uint32_t previous;
@@ -53,13 +53,13 @@ struct python_layout {
 		uint32_t value_stack;
 		/*
 		 * 3.8 to 3.9: pointer; NULL while it runs; 3.10: int; -1 while it runs;
-		 * 3.11 to 3.13: int, from locals on; -1 while it runs; 3.14: pointer; NULL
-		 * while it runs
+		 * 3.11 to 3.13: int, from locals on; -1 while it runs; from 3.14 on:
+		 * pointer; NULL while it runs
 		 */
 		uint32_t stack_top;
-		uint32_t owner; /* 3.11 to 3.14: char */
+		uint32_t owner; /* from 3.11 on: char */
 		uint32_t is_entry; /* 3.11: bool */
-		uint32_t tlbc_index; /* 3.14: int32 */
+		uint32_t tlbc_index; /* from 3.14 on: int32 */
 		uint32_t bytes;
 		uint32_t blocks; /* 3.8 to 3.10: of {int type, handler, level} */
 		uint32_t block_count; /* 3.8 to 3.10: int */
@@ -75,15 +75,15 @@ struct python_layout {
 		uint32_t qualname;
 		uint32_t line_table;
 		uint32_t code; /* 3.8 to 3.10: a bytes object */
-		uint32_t bytecode; /* 3.11 to 3.14: itself, at the end */
-		uint32_t tlbc; /* 3.14: array of copies of the bytecode */
-		uint32_t local_count; /* 3.11 to 3.14: with cells and free variables */
+		uint32_t bytecode; /* from 3.11 on: itself, at the end */
+		uint32_t tlbc; /* from 3.14 on: array of copies of the bytecode */
+		uint32_t local_count; /* from 3.11 on: with cells and free variables */
 		uint32_t local_names;
 		uint32_t local_kinds;
 		uint32_t cell_names;
 		uint32_t free_names;
 		uint32_t bytes;
-		uint32_t exceptions; /* 3.11 to 3.14: bytes */
+		uint32_t exceptions; /* from 3.11 on: bytes */
 		uint32_t names;
 		uint32_t stack_slots; /* int */
 	} code;
@@ -130,7 +130,7 @@ struct python_layout {
 		uint32_t holder;
 		uint32_t locked; /* int */
 		uint32_t switches;
-		uint32_t enabled; /* 3.13 to 3.14: int */
+		uint32_t enabled; /* from 3.13 on: int */
 		uint32_t bytes;
 	} gil;
 	struct {
@@ -156,10 +156,10 @@ struct python_layout {
 	struct {
 		uint32_t size; /* 3.8 to 3.10: slots */
 		/*
-		 * 3.11 to 3.14: with log2_index_bytes and kind behind it
+		 * from 3.11 on: with log2_index_bytes and kind behind it
 		 */
 		uint32_t log2_size;
-		uint32_t usable; /* 3.11 to 3.14: entries that can be added */
+		uint32_t usable; /* from 3.11 on: entries that can be added */
 		uint32_t count;
 		uint32_t indices;
 	} dict_keys;
@@ -209,22 +209,22 @@ struct python_layout {
 	} weakref;
 	struct {
 		/*
-		 * 3.8 to 3.10: a frame object; 3.11 to 3.13: itself; 3.14: itself
+		 * 3.8 to 3.10: a frame object; 3.11 to 3.13: itself; from 3.14 on: itself
 		 */
 		uint32_t frame;
-		uint32_t state; /* 3.11 to 3.13: signed char; 3.14: signed char */
+		uint32_t state; /* 3.11 to 3.13: signed char; from 3.14 on: signed char */
 	} generator;
 	struct {
 		uint32_t frame;
 	} frame_object;
 	struct {
-		uint32_t generations; /* 3.8 to 3.13: 3 lists; 3.14: 3 lists */
+		uint32_t generations; /* 3.8 to 3.13: 3 lists; from 3.14 on: 3 lists */
 		uint32_t permanent; /* what gc.freeze() set aside */
 		uint32_t collecting; /* int */
 		uint32_t generation_bytes;
 	} gc;
 	struct {
-		uint32_t bytes; /* 3.8 to 3.14: before each object that it knows */
+		uint32_t bytes; /* from 3.8 on: before each object that it knows */
 	} gc_head;
 	struct {
 		uint32_t name;
@@ -232,6 +232,6 @@ struct python_layout {
 };
 
 #define PYTHON_LAYOUT_FIELDS 139
-#define PYTHON_LAYOUT_COLUMNS 9
+#define PYTHON_LAYOUT_COLUMNS 11
 
 #endif

@@ -27,7 +27,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import debian
 
 STORE = os.environ.get("SONDE_PYTHONS") or os.path.expanduser("~/.cache/sonde-tests/pythons")
-FIRST, LAST = (3, 8), (3, 14)
+FIRST, LAST = (3, 8), (3, 15)
 SUITES = {"trixie": ["3.13"], "sid": ["3.13", "3.14", "3.15"]}
 SOURCE_SUITE, SOURCE_PACKAGE = "trixie", "python3.13"
 # Bare builds have their code of libpython3.X.a in them, and no symbol of it. In those of 3.8 and 3.9 nothing says where
