@@ -56,11 +56,12 @@ def running_threads_stopped(python):
 @each_version
 def of_a_core(python):
     need("gcore")
+    if "chroot" in python.kinds:
+        skip("gcore names no files of a process with another root")
     with Known(python, "calls", "native") as known:
         path = work("core")
         done = run(["gcore", "-o", path, str(known.pid)], timeout=120)
         check(done.returncode == 0, "gcore: %r" % done.stderr[-300:])
-        # gcore was not in the root of the target: the files have the names that they have here.
         known.check_stacks(stacks_of(None, "--core", "%s.%d" % (path, known.pid)))
 
 

@@ -932,7 +932,7 @@ def handler(number, frame):
 
 def main(groups):
     sys.setrecursionlimit(20000)
-    threading.stack_size(256 << 20)
+    threading.stack_size((256 if "deep" in groups or "all" in groups else 8) << 20)
     targets = {}
     chosen = [f for f in wanted if f.group in groups or "all" in groups]
     for function in chosen:
