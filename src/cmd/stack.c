@@ -178,6 +178,7 @@ int cmd_stack(int argc, char **argv)
 		return status;
 	options.stop_running = args.stop;
 	options.locals = args.locals;
+	options.plain_beside_python = !args.interpreter;
 	status = target_choose(&stack_usage, &args.target, &rest, &options, &pid);
 	if (status != OPTIONS_RUN)
 		return status;

@@ -11,11 +11,22 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "sample/python/place.h"
 #include "sample/runtime_library.h"
 #include "symbol/symbol.h"
 #include "unwind/table.h"
 
-static int open_elf(const struct module *m, const struct naming_options *options,
+/* Debug information of the C library and of an interpreter takes a tenth of a second to open, and says little to who looks at a
+ * Python program. */
+static bool is_plain(const struct session *s, const struct module *m, const struct naming_options *options)
+{
+	bool interpreter = m->python && m->python->there;
+
+	return (options->plain_runtime || (options->plain_beside_python && s->runs_python)) &&
+		(interpreter || runtime_library(m->path));
+}
+
+static int open_elf(const struct session *s, const struct module *m, const struct naming_options *options,
 	struct symbol_source **ret)
 {
 	char root[48] = "";
@@ -26,7 +37,7 @@ static int open_elf(const struct module *m, const struct naming_options *options
 	struct symbol_elf_options elf = {
 		.root = root,
 		.debuginfod = options->debuginfod,
-		.no_inlines = options->plain_runtime && runtime_library(m->path),
+		.no_inlines = is_plain(s, m, options),
 	};
 
 	return symbol_source_elf(m->file, &elf, ret, NULL);
@@ -45,7 +56,7 @@ void naming_open(struct naming *n, const struct naming_options *options)
 		return;
 	}
 	rc = m->kind == MODULE_KERNEL ? symbol_source_kernel(&n->source, NULL)
-		: m->file             ? open_elf(m, options, &n->source)
+		: m->file             ? open_elf(n->session, m, options, &n->source)
 				      : -ENOENT;
 	n->reason = rc == -EPERM           ? SYMBOL_REFUSED
 		: m->kind == MODULE_KERNEL ? SYMBOL_NO_SYMBOLS

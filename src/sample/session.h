@@ -259,7 +259,9 @@ size_t session_pythons(const struct session *s, const struct session_python **re
  * NULL) is told how far it is. */
 struct naming_options {
 	bool debuginfod;
-	bool plain_runtime; /* runtime_library()s by their symbols alone: no lines and no inlined functions */
+	/* The C library, other runtime_library()s and CPython by their symbols alone: no lines and no inlined functions. */
+	bool plain_runtime;
+	bool plain_beside_python; /* the same in a session that has seen a process run Python */
 	void (*progress)(void *ctx, size_t done, size_t all);
 	void *ctx;
 };

@@ -34,6 +34,7 @@ struct session {
 	struct unwinder *unwinder;
 	bool maps_untold;            /* nobody tells when something is mapped */
 	struct python_stacks *python;
+	bool runs_python;            /* one of the processes does */
 	VEC(struct python_follower) followers;
 	VEC(struct session_python) pythons;
 	struct tail tail;

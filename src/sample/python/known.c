@@ -133,6 +133,7 @@ static void open_python(struct session *s, struct process *p, uint64_t now)
 			note_python(s, of->refusal.text, true);
 		return;
 	}
+	s->runs_python = true;
 	note_python(s, python_version_text(of->python), false);
 	vec_each(&s->followers, f)
 		f->ops->process(f->ctx, p->pid, of->python);

@@ -40,7 +40,8 @@ static int open_source(struct snapshot *s, struct err *err)
 int snapshot_new(const struct snapshot_options *options, struct snapshot **ret, struct err *err)
 {
 	struct naming_options naming = {
-		.debuginfod = options->debuginfod, .plain_runtime = options->plain_runtime};
+		.debuginfod = options->debuginfod, .plain_runtime = options->plain_runtime,
+		.plain_beside_python = options->plain_beside_python};
 	struct snapshot *s = calloc(1, sizeof(*s));
 	int rc;
 

@@ -40,7 +40,7 @@ struct snapshot_options {
 	const char *core;    /* a core file, which is looked at instead of the live system; NULL */
 	const char *root;    /* of files, for that; NULL: our own */
 	bool locals;         /* of Python frames as well */
-	bool plain_runtime;  /* as in struct naming_options: much faster */
+	bool plain_runtime, plain_beside_python; /* as in struct naming_options: much faster */
 };
 
 /* How far what was read of a thread is of one moment. */
