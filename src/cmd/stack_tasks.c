@@ -6,11 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "cmd/cmd.h"
 #include "sample/python/place.h"
 #include "sample/snapshot/core.h"
 #include "view/tasks.h"
+
+/* The collector takes its lists apart while it works. */
+#define COLLECTOR_TRIES 20u
+#define COLLECTOR_US 5000u
 
 struct tasks_command {
 	const struct stack_tasks_ask *ask;
@@ -18,7 +24,8 @@ struct tasks_command {
 	struct python_threads threads;
 	struct python_tasks tasks;
 	struct task_threads names;
-	bool *loops; /* that are to be shown; NULL: all */
+	struct python_greenlets greenlets;
+	bool *loops, *greenlet; /* that are to be shown; NULL: all */
 };
 
 VEC_TYPE(inner_ids, uint32_t);
@@ -60,24 +67,28 @@ static int read_threads(struct tasks_command *look, struct err *err)
 	return rc == -EFAULT && look->threads.len ? 0 : rc;
 }
 
-static bool is_of(const struct tasks_command *look, const struct python_loop *loop)
+/* Whether a thread of Python's is one of those that were chosen. */
+static bool is_chosen(const struct tasks_command *look, uint64_t state)
 {
 	vec_each(&look->names, name)
 		vec_each(look->ask->threads, t)
-			if (loop->thread && name->state == loop->thread && name->tid == (*t)->look.tid)
+			if (state && name->state == state && name->tid == (*t)->look.tid)
 				return true;
 	return false;
 }
 
-static int choose_loops(struct tasks_command *look, struct err *err)
+static int choose(struct tasks_command *look, struct err *err)
 {
 	if (!look->ask->threads)
 		return 0;
 	look->loops = calloc(look->tasks.loops.len + 1, sizeof(bool));
-	if (!look->loops)
+	look->greenlet = calloc(look->greenlets.greenlets.len + 1, sizeof(bool));
+	if (!look->loops || !look->greenlet)
 		return err_nomem(err);
 	for (size_t i = 0; i < look->tasks.loops.len; i++)
-		look->loops[i] = is_of(look, &look->tasks.loops.data[i]);
+		look->loops[i] = is_chosen(look, look->tasks.loops.data[i].thread);
+	for (size_t i = 0; i < look->greenlets.greenlets.len; i++)
+		look->greenlet[i] = is_chosen(look, look->greenlets.greenlets.data[i].thread);
 	return 0;
 }
 
@@ -101,7 +112,9 @@ static int show(const struct tasks_command *look, struct buf *out, struct err *e
 	struct tasks_view v = {
 		.tasks = &look->tasks,
 		.threads = &look->names,
+		.greenlets = &look->greenlets,
 		.loops = look->loops,
+		.greenlet = look->greenlet,
 		.version = python_version_text(look->python->python),
 		.now_ns = now_there(ask->process),
 		.core = snapshot_core(ask->snapshot),
@@ -116,11 +129,34 @@ static int nothing(const struct tasks_command *look, struct err *err)
 	const char *version = python_version_text(look->python->python);
 	int pid = (int)look->ask->process->pid;
 
-	if (!look->tasks.asyncio)
-		return err_set(err, ENOENT, "CPython %s in process %d has not imported asyncio: it has no tasks",
+	if (!look->tasks.asyncio && !look->greenlets.imported)
+		return err_set(err, ENOENT,
+			"CPython %s in process %d has imported neither asyncio nor greenlet: it has no tasks",
 			version, pid);
+	if (look->greenlets.imported)
+		return err_set(err, ENOENT,
+			"CPython %s in process %d has no task, and no greenlet that is switched out%s", version,
+			pid, look->greenlets.unknown ? " and laid out as in a release that is known" : "");
 	return err_set(err, ENOENT, "asyncio of CPython %s in process %d has no task that is not done", version,
 		pid);
+}
+
+/* A free-threaded build has no lists of objects: tasks are shown all the same. */
+static int read_greenlets(struct tasks_command *look, struct err *err)
+{
+	int rc = -EAGAIN;
+
+	for (unsigned i = 0; rc == -EAGAIN && i < COLLECTOR_TRIES; i++) {
+		if (i)
+			usleep(COLLECTOR_US);
+		python_greenlets_release(&look->greenlets);
+		rc = python_greenlets(look->python->python, &look->threads, &look->greenlets, err);
+	}
+	if (!rc || rc == -ENOMEM)
+		return rc;
+	cmd_note("stack", "greenlets are not shown: %s", err->text);
+	*err = (struct err){0};
+	return 0;
 }
 
 static int look_at(struct tasks_command *look, struct buf *out, struct err *err)
@@ -130,8 +166,10 @@ static int look_at(struct tasks_command *look, struct buf *out, struct err *err)
 	if (!rc)
 		rc = python_tasks(look->python->python, &look->threads, &look->tasks, err);
 	if (!rc)
-		rc = choose_loops(look, err);
-	if (!rc && !look->tasks.tasks.len && !look->ask->json)
+		rc = read_greenlets(look, err);
+	if (!rc)
+		rc = choose(look, err);
+	if (!rc && !look->tasks.tasks.len && !look->greenlets.greenlets.len && !look->ask->json)
 		rc = nothing(look, err);
 	return rc ? rc : show(look, out, err);
 }
@@ -147,7 +185,9 @@ int stack_tasks(const struct stack_tasks_ask *ask, struct buf *out, struct err *
 	python_tasks_release(&look.tasks);
 	vec_release(&look.threads);
 	vec_release(&look.names);
+	python_greenlets_release(&look.greenlets);
 	free(look.loops);
+	free(look.greenlet);
 	python_process_close(look.python);
 	return rc;
 }

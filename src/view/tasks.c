@@ -78,18 +78,21 @@ static int compare_lists(const struct python_task_numbers *a, const struct pytho
 	return order;
 }
 
-static int compare_frames(const struct python_tasks *t, const struct python_task *a, const struct python_task *b)
+int task_compare_frames(const struct python_frame *a, size_t a_count, const struct python_frame *b, size_t b_count)
 {
-	int order = compare_numbers(a->frame_count, b->frame_count);
+	int order = compare_numbers(a_count, b_count);
 
-	for (size_t i = 0; i < a->frame_count && !order; i++) {
-		const struct python_frame *x = &t->frames.data[a->first_frame + i];
-		const struct python_frame *y = &t->frames.data[b->first_frame + i];
-
-		order = compare_numbers(x->code->serial, y->code->serial);
-		order = order ? order : compare_numbers(x->position.line, y->position.line);
+	for (size_t i = 0; i < a_count && !order; i++) {
+		order = compare_numbers(a[i].code->serial, b[i].code->serial);
+		order = order ? order : compare_numbers(a[i].position.line, b[i].position.line);
 	}
 	return order;
+}
+
+static int compare_frames(const struct python_tasks *t, const struct python_task *a, const struct python_task *b)
+{
+	return task_compare_frames(t->frames.data + a->first_frame, a->frame_count, t->frames.data + b->first_frame,
+		b->frame_count);
 }
 
 /* Which object it is counts where it is known who has it. */
@@ -253,14 +256,14 @@ static void state_words(const struct tree *tree, const struct siblings *s, const
 		buf_printf(out, ", in %s[%d]", worker->name, (int)worker->tid);
 }
 
-static void frames(const struct tree *tree, const struct python_task *task, size_t indent)
+void task_frames(const struct tasks_view *v, const struct python_frame *frames, size_t count, const char *hole,
+	size_t indent, struct buf *out)
 {
-	const struct term *t = &tree->v->term;
+	const struct term *t = &v->term;
 	size_t columns = t->columns > indent + 20 ? t->columns - indent : 0;
-	const char *hole = task_hole(task);
 
-	for (size_t i = 0; i < task->frame_count; i++) {
-		const struct python_frame *f = &tree->v->tasks->frames.data[task->first_frame + i];
+	for (size_t i = 0; i < count; i++) {
+		const struct python_frame *f = &frames[i];
 		const char *slash = strrchr(f->code->file, '/');
 		struct stack_line line = {
 			.function = f->code->name,
@@ -270,14 +273,14 @@ static void frames(const struct tree *tree, const struct python_task *task, size
 			.python = true,
 		};
 
-		buf_printf(tree->out, "%*s", (int)indent, "");
-		stack_line_words(&line, t, columns, tree->out);
-		buf_char(tree->out, '\n');
+		buf_printf(out, "%*s", (int)indent, "");
+		stack_line_words(&line, t, columns, out);
+		buf_char(out, '\n');
 	}
 	if (hole) {
-		buf_printf(tree->out, "%*s", (int)indent, "");
-		paint(tree->out, t, PAINT_NOTE, hole);
-		buf_char(tree->out, '\n');
+		buf_printf(out, "%*s", (int)indent, "");
+		paint(out, t, PAINT_NOTE, hole);
+		buf_char(out, '\n');
 	}
 }
 
@@ -327,7 +330,8 @@ static void show_group(struct tree *tree, const struct siblings *s, const struct
 	buf_release(&words);
 	buf_char(tree->out, '\n');
 	foreign(tree, g->task, indent + 4);
-	frames(tree, g->task, indent + 4);
+	task_frames(tree->v, tree->v->tasks->frames.data + g->task->first_frame, g->task->frame_count,
+		task_hole(g->task), indent + 4, tree->out);
 	show_awaited(tree, g->task, depth);
 }
 
@@ -447,6 +451,7 @@ int view_tasks(const struct tasks_view *v, struct buf *out, struct err *err)
 			show_loop(&tree, (uint32_t)i);
 	if (!v->loops)
 		show_loop(&tree, PYTHON_NO_LOOP);
+	tree.failed |= view_greenlets(v, out) != 0;
 	losses(v, out);
 	free(tree.shown);
 	return tree.failed || out->failed ? err_nomem(err) : 0;

@@ -83,7 +83,7 @@ static void numbers(const struct tasks_view *v, const char *key, const struct py
 	buf_char(out, ']');
 }
 
-static void frame_object(const struct python_frame *f, struct buf *out)
+void task_frame_json(const struct python_frame *f, struct buf *out)
 {
 	buf_char(out, '{');
 	json_text(out, "function", f->code->name);
@@ -118,7 +118,7 @@ static void task_object(const struct tasks_view *v, const struct python_task *ta
 	buf_str(out, ",\"frames\":[");
 	for (size_t i = 0; i < task->frame_count; i++) {
 		buf_str(out, i ? "," : "");
-		frame_object(&v->tasks->frames.data[task->first_frame + i], out);
+		task_frame_json(&v->tasks->frames.data[task->first_frame + i], out);
 	}
 	buf_printf(out, "],\"whole\":%s", hole ? "false" : "true");
 	if (hole) {
@@ -170,7 +170,9 @@ int view_tasks_json(const struct tasks_view *v, struct buf *out, struct err *err
 		task_object(v, task, out);
 		any = true;
 	}
-	buf_printf(out, "],\n\"lost\":%" PRIu64 ",\"torn\":%" PRIu64 ",\"complete\":%s}\n", t->lost, t->torn,
+	buf_str(out, "],\n");
+	view_greenlets_json(v, out);
+	buf_printf(out, ",\n\"lost\":%" PRIu64 ",\"torn\":%" PRIu64 ",\"complete\":%s}\n", t->lost, t->torn,
 		t->incomplete || t->cut ? "false" : "true");
 	return out->failed ? err_nomem(err) : 0;
 }
