@@ -322,7 +322,7 @@ __noinline int copy_python(uint32_t tgid, uint32_t tid, uint64_t pointer, uint32
 	struct off_cpu_python *b = python_buffer_of(slot);
 	struct python_copy *c = own_copy();
 	uint64_t state = 0, gil;
-	uint64_t bytes;
+	int bytes;
 
 	if (!b)
 		return 0;
@@ -338,8 +338,9 @@ __noinline int copy_python(uint32_t tgid, uint32_t tid, uint64_t pointer, uint32
 	}
 	if (!state)
 		return 0;
-	bytes = copied_bytes(copy_python_chain(tgid, state, gil));
-	if (!bytes || bpf_probe_read_kernel(&b->chain, bytes, c))
+	bytes = copy_python_chain(tgid, state, gil);
+	if (!bytes ||
+		bpf_probe_read_kernel(&b->chain, copied_bytes((uint32_t)bytes), c))
 		return 0;
 	b->chain.tid = tid;
 	b->chain.tgid = tgid;
@@ -455,12 +456,7 @@ static __always_inline uint32_t marks_in(struct off_cpu_thread *t, uint64_t ns)
 static __noinline int tell_python(const struct off_cpu_thread *t, uint32_t slot, uint64_t now)
 {
 	struct off_cpu_python *b = python_buffer_of(slot);
-	uint64_t bytes;
-
 	if (!b || b->owner != slot + 1)
-		return 0;
-	bytes = copied_bytes((int)b->bytes);
-	if (!bytes)
 		return 0;
 	b->head = (struct off_cpu_head){
 		.kind = OFF_CPU_PYTHON,
@@ -470,7 +466,8 @@ static __noinline int tell_python(const struct off_cpu_thread *t, uint32_t slot,
 		.seq = t->seq,
 		.time_ns = now,
 	};
-	if (bpf_ringbuf_output(&ring, b, sizeof(b->head) + bytes, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&ring, b, sizeof(b->head) + copied_bytes(b->bytes),
+		    BPF_RB_NO_WAKEUP))
 		__sync_fetch_and_add(&lost_events, 1);
 	return 0;
 }

@@ -25,9 +25,8 @@ static __always_inline void tell(void *ctx, uint64_t ids, uint64_t pointer,
 	struct python_copy_state state, bool by_slot)
 {
 	struct python_copy *c = own_copy();
-	uint64_t bytes;
+	int bytes = copy_python_chain((uint32_t)(ids >> 32), state.address, state.gil);
 
-	bytes = copied_bytes(copy_python_chain((uint32_t)(ids >> 32), state.address, state.gil));
 	if (!c || !bytes)
 		return;
 	c->head.tid = (uint32_t)ids;
@@ -35,7 +34,7 @@ static __always_inline void tell(void *ctx, uint64_t ids, uint64_t pointer,
 	c->head.pointer = pointer;
 	if (by_slot)
 		c->head.flags |= PYTHON_COPY_BY_SLOT;
-	if (bpf_perf_event_output(ctx, &output, BPF_F_CURRENT_CPU, c, bytes))
+	if (bpf_perf_event_output(ctx, &output, BPF_F_CURRENT_CPU, c, copied_bytes((uint32_t)bytes)))
 		__sync_fetch_and_add(&not_written, 1);
 }
 

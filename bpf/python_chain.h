@@ -92,19 +92,18 @@ __noinline int copy_python_links(uint32_t tgid, uint64_t frame)
 {
 	struct python_copy_process *p = bpf_map_lookup_elem(&processes, &tgid);
 	struct python_copy *c = own_copy();
-	uint32_t bytes, count;
+	uint64_t bytes;
+	uint32_t count;
 
 	if (!p || !c)
 		return 0;
-	bytes = p->bytes;
-	if (bytes > PYTHON_COPY_FRAME_BYTES)
-		bytes = PYTHON_COPY_FRAME_BYTES;
+	bytes = (((uint64_t)p->bytes - 1) & (PYTHON_COPY_FRAME_BYTES - 1)) + 1;
 	for (count = 0; count < PYTHON_COPY_LINKS; count++) {
 		struct python_copy_link *link = (struct python_copy_link *)&c->words[count * 4];
 
 		if (!frame)
 			return (int)count;
-		if (bpf_probe_read_user(c->frame, bytes, (void *)frame))
+		if (bpf_probe_read_user(c->frame, (uint32_t)bytes, (void *)frame))
 			return (int)(count | PYTHON_COPY_UNREADABLE << 16);
 		link->at = frame;
 		link->code = frame_word(c, p->code);
@@ -145,19 +144,11 @@ static __always_inline bool holds_gil(const struct python_copy_process *p, uint6
 		(uint32_t)user_word(gil + (int64_t)p->gil_locked) == 1;
 }
 
-/* The size of a copy, for a helper: the compiler must not make one comparison of the two, in which the verifier does not
- * see bounds. 0: there is none. */
-static __always_inline uint64_t copied_bytes(int bytes)
+/* The size of a copy that is not empty, for a helper: by a mask, for compilers make such code of comparisons that old
+ * verifiers do not see the bounds. */
+static __always_inline uint64_t copied_bytes(uint32_t bytes)
 {
-	uint64_t size = (uint32_t)bytes;
-
-	asm volatile("" : "+r"(size));
-	if (size < sizeof(struct python_copy_head))
-		return 0;
-	asm volatile("" : "+r"(size));
-	if (size > sizeof(struct python_copy_head) + PYTHON_COPY_WORDS * sizeof(uint64_t))
-		return 0;
-	return size;
+	return (((uint64_t)bytes - 1) & (PYTHON_COPY_BYTES - 1)) + 1;
 }
 
 /* Copies the chain of that state of the thread that runs, but for who it is. 0: nothing could be. Its bytes

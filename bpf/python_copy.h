@@ -15,8 +15,8 @@
 #define PYTHON_COPY_PROCESSES 1024u
 #define PYTHON_COPY_THREADS 8192u
 #define PYTHON_COPY_STATES 4u       /* of one thread, in as many interpreters */
-#define PYTHON_COPY_LINKS 256u      /* frames of a chain */
-#define PYTHON_COPY_CFRAMES 256u
+#define PYTHON_COPY_LINKS 192u      /* frames of a chain */
+#define PYTHON_COPY_CFRAMES 252u
 #define PYTHON_COPY_FRAME_BYTES 128u /* of a frame, that hold all of its words */
 #define PYTHON_COPY_STATE_BYTES 1024u /* more than a PyThreadState with cframes has: the last of these lies within it */
 
@@ -61,6 +61,11 @@ struct python_copy_head {
 };
 
 #define PYTHON_COPY_WORDS (PYTHON_COPY_LINKS * 4u + PYTHON_COPY_CFRAMES)
+
+/* A head and all words; a power of two, so that a size can be bounded by a mask. */
+#define PYTHON_COPY_BYTES 8192u
+_Static_assert(sizeof(struct python_copy_head) + PYTHON_COPY_WORDS * sizeof(uint64_t) == PYTHON_COPY_BYTES,
+	"the words fill it");
 
 /* Where one is made. */
 struct python_copy {

@@ -8,6 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 import guest
+from pythons import pythons
 
 # Suite -> whether its kernel lets a program look at the thread it runs in, which tells who wakes (5.11),
 # and whether it keeps the lock that a thread sleeps on (6.15).
@@ -88,7 +89,72 @@ def add_look(suite, locks):
     test(body)
 
 
+SCRIPT = """
+import time
+
+def spin(n):
+    x = 0
+    for i in range(n):
+        x += i * i
+
+def seventy(): spin(70000)
+def thirty(): spin(30000)
+
+end = time.time() + 6
+while time.time() < end:
+    seventy()
+    thirty()
+    time.sleep(0.002)
+"""
+
+
+def python_files():
+    """A CPython, as much of its library as it needs to start, and a program; their paths in the guest -> files."""
+    for python in pythons():
+        if not python.kinds & {"chroot", "bare", "later", "musl", "free-threaded"} and python.version[:2] == (3, 11):
+            break
+    else:
+        skip("there is no CPython 3.11 here")
+    about = run(python.command + ["-S", "-c", "import sys, encodings; print(sys.executable); print(encodings.__file__)"],
+                env=python.environment()).stdout.decode().split()
+    files = {("/bin/python3" if path.startswith("/bin/") else path): f for path, f in loaded_files(about[0]).items()}
+    folder = os.path.dirname(about[1])
+    for name in ("__init__.py", "aliases.py", "utf_8.py", "ascii.py", "latin_1.py"):
+        files["/lib/python3.11/encodings/" + name] = os.path.join(folder, name)
+    script = work("guest.py")
+    with open(script, "w") as f:
+        f.write(SCRIPT)
+    files["/bin/guest.py"] = script
+    return files
+
+
+def add_python(suite):
+    def body():
+        if os.uname().machine != "x86_64":
+            skip("emulates x86-64 with what runs here")
+        files = dict(loaded_files(SONDE), **python_files())
+        lines = boot(suite, files, ["export PYTHONHOME=/; sonde record --wall --sampler bpf -F 99 -o p.sonde -- "
+                                    "python3 -S -E -I /bin/guest.py 2>&1 || sonde record --wall --sampler bpf -F 99 "
+                                    "-o p.sonde -- python3 -S /bin/guest.py 2>&1", guest.send("p.sonde")])
+        path = guest.received(lines, work()).get("p.sonde")
+        check(path and os.path.getsize(path), "nothing was recorded:\n" + "\n".join(lines)[-3000:])
+        got = Recording(path)
+        check("value=" in got.dump() and 'text="copied"' in got.dump(), "no BPF program:\n" + "\n".join(lines)[-3000:])
+        on = off = 0
+        for line in sonde("report", "--folded", path).stdout.decode().splitlines():
+            stack, _, ns = line.rpartition(" ")
+            on += int(ns) if "spin" in stack else 0
+            off += int(ns) if ";[syscall" in stack and "<module>" in stack else 0
+        check(on > 1e9 and off > 0.2e9 and got.quality["python_torn"] <= got.samples / 20,
+              "%d %d %s\n%s" % (on, off, got.quality, "\n".join(lines)[-3000:]))
+        check(got.share("seventy") > 1.6 * got.share("thirty"), "%s" % got.stacks)
+        print("%d samples, %d with Python frames" % (got.samples, got.quality["python_stacks"]))
+    body.__name__ = "python_frames_on_the_kernel_of_" + suite
+    test(body)
+
+
 for each, (tells_wakers, tells_locks) in SUITES.items():
     add(each, tells_wakers)
     add_look(each, tells_locks)
+    add_python(each)
 main()
