@@ -53,8 +53,9 @@ class Missing(Exception):
 
 class Python:
     """command: how it is started, as a list. version: (3, 12, 1). kinds: of "shared", "static", "stripped",
-    "free-threaded", "musl", "chroot", "bare" (no extension modules, so neither ctypes nor select) and "later"
-    (sonde does not know this version). include: the directories of its headers, None without."""
+    "free-threaded", "musl", "chroot", "bare" (no extension modules, so neither ctypes nor select) and "later" (what
+    sonde does not know: after its last version, or before its first one). include: the directories of its headers,
+    None without."""
 
     def __init__(self, label, command, kinds, variables=(), root="", built=False):
         self.label, self.command, self.kinds = label, command, set(kinds)
@@ -63,7 +64,7 @@ class Python:
         self.version = tuple(about[0])
         if about[1]:
             self.kinds.add("free-threaded")
-        if self.version[:2] > LAST:
+        if not FIRST <= self.version[:2] <= LAST:
             self.kinds.add("later")
         self.include = self._headers(about[2])
 
@@ -297,7 +298,7 @@ _found, _missing = [], []
 
 def _collect():
     series = ["3.%d" % minor for minor in range(FIRST[1], LAST[1] + 1)]
-    wanted = [("pyenv-" + s, lambda s=s: _pyenv(s)) for s in series]
+    wanted = [("pyenv-" + s, lambda s=s: _pyenv(s)) for s in ["3.7"] + series]
     wanted.append(("distribution", _distribution))
     wanted += [("stripped-" + s, lambda s=s: _stripped(s)) for s in STRIPPED]
     wanted += [("bare-" + s, lambda s=s: _bare(s)) for s in BARE]
