@@ -13,13 +13,15 @@
  * These structs are in no header of CPython; they begin behind the object's own one (Modules/_threadmodule.c,
  * Modules/_queuemodule.c, Modules/_multiprocessing/semaphore.c).
  *
- *	lockobject, to 3.13        PyThread_type_lock; PyObject *weak references; char locked
+ *	lockobject, to 3.13.0      PyThread_type_lock; PyObject *weak references; char locked
+ *	lockobject, later          PyMutex
  *	rlockobject, to 3.13       PyThread_type_lock; unsigned long owner, count
- *	lockobject, 3.14           PyMutex
  *	rlockobject, 3.14          PyMutex, 7 bytes; unsigned long long thread; size_t level
  *	simplequeueobject, to 3.12 PyThread_type_lock; ...
  *	simplequeueobject, 3.13    bool has_threads_waiting; ...
  *	SemLockObject              SEM_HANDLE; unsigned long last_tid; int count, maxvalue, kind
+ *
+ * Some 3.13.x has another lockobject than 3.13.0; which one it is, its size tells.
  */
 #define LOCK_LOCKED 16u
 #define RLOCK_OWNER 8u
@@ -27,7 +29,8 @@
 #define SHARED_OWNER 8u
 #define SHARED_COUNT 16u
 #define MUTEX_LOCKED 1u
-#define FIRST_WITH_MUTEX 14u      /* threading.Lock */
+#define MUTEX_OBJECT_BYTES 8u     /* behind the header */
+#define FIRST_WITH_MUTEX 14u      /* threading.RLock */
 #define FIRST_WITH_PARKED_QUEUE 13u
 
 static bool read_byte(struct python *p, uint64_t at, uint8_t *ret)
@@ -35,12 +38,12 @@ static bool read_byte(struct python *p, uint64_t at, uint8_t *ret)
 	return python_read(p, at, ret, 1);
 }
 
-static bool look_at_lock(struct python *p, struct python_lock *l)
+static bool look_at_lock(struct python *p, const struct python_type *type, struct python_lock *l)
 {
 	uint64_t at = l->object + p->layout.object.bytes;
 	uint8_t byte;
 
-	if (p->minor >= FIRST_WITH_MUTEX) {
+	if (type->basic_bytes == p->layout.object.bytes + MUTEX_OBJECT_BYTES) {
 		l->word = at;
 		if (!read_byte(p, at, &byte))
 			return false;
@@ -54,7 +57,7 @@ static bool look_at_lock(struct python *p, struct python_lock *l)
 }
 
 /* The level that 3.14 keeps counts from 0. */
-static bool look_at_rlock(struct python *p, struct python_lock *l)
+static bool look_at_rlock(struct python *p, const struct python_type *type, struct python_lock *l)
 {
 	uint64_t at = l->object + p->layout.object.bytes;
 	bool mutex = p->minor >= FIRST_WITH_MUTEX;
@@ -71,13 +74,13 @@ static bool look_at_rlock(struct python *p, struct python_lock *l)
 	return true;
 }
 
-static bool look_at_queue(struct python *p, struct python_lock *l)
+static bool look_at_queue(struct python *p, const struct python_type *type, struct python_lock *l)
 {
 	l->word = l->object + p->layout.object.bytes;
 	return p->minor >= FIRST_WITH_PARKED_QUEUE || python_read_u64(p, l->word, &l->word);
 }
 
-static bool look_at_shared(struct python *p, struct python_lock *l)
+static bool look_at_shared(struct python *p, const struct python_type *type, struct python_lock *l)
 {
 	uint64_t at = l->object + p->layout.object.bytes;
 	uint32_t count;
@@ -96,7 +99,7 @@ bool python_lock_look(struct python *p, uint64_t object, struct python_lock *ret
 {
 	static const struct {
 		const char *type;
-		bool (*look)(struct python *p, struct python_lock *l);
+		bool (*look)(struct python *p, const struct python_type *type, struct python_lock *l);
 	} kinds[] = {
 		[PYTHON_LOCK] = {"_thread.lock", look_at_lock},
 		[PYTHON_RLOCK] = {"_thread.RLock", look_at_rlock},
@@ -110,7 +113,7 @@ bool python_lock_look(struct python *p, uint64_t object, struct python_lock *ret
 		if (strcmp(type->name, kinds[i].type) != 0)
 			continue;
 		l.kind = (enum python_lock_kind)i;
-		if (!kinds[i].look(p, &l))
+		if (!kinds[i].look(p, type, &l))
 			return false;
 		*ret = l;
 		return true;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "sample/naming_priv.h"
+#include "sample/runtime_library.h"
 #include "symbol/interpreter.h"
 
 /* Perf maps and jitdumps are read again for a name that was not there, this often at most. */
@@ -93,7 +94,7 @@ static struct live_name python_name(struct live_names *l, const struct record_fr
 	struct symbol_answer answer = python_stacks_name(l->session->python, f, &file);
 
 	return (struct live_name){.answer = answer, .module = base_name(file), .start = f->address,
-		.python = true};
+		.python = true, .library = python_library(file)};
 }
 
 struct live_name live_name_of(struct live_names *l, uint32_t frame)
@@ -120,6 +121,7 @@ struct live_name live_name_of(struct live_names *l, uint32_t frame)
 		name.start = f.address;
 	if (module)
 		name.module = base_name(module->path);
+	name.library = module && module->path && python_library(module->path);
 	name.role = f.role;
 	name.interpreter = interpreter_hides(f.role,
 		name.answer.count ? name.answer.levels[name.answer.count - 1].name : NULL);

@@ -23,6 +23,7 @@ struct live_name {
 	const char *module;          /* base name of its file, "[jit]", ...; NULL: not mapped */
 	bool generated;              /* code without a file */
 	bool python;                 /* a Python frame */
+	bool library;                /* of Python's standard library: python_library() */
 	uint8_t role;                /* enum frame_role: what it is to Python frames of the same stack */
 	bool interpreter;            /* and it tells nothing beside these (symbol/interpreter.h) */
 	uint64_t start;              /* without a name: where its function starts, else its address */

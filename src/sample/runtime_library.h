@@ -11,4 +11,7 @@
 /* `path` may be a base name alone. */
 bool runtime_library(const char *path);
 
+/* Files of Python's standard library, in Python or not, and what calls C functions for it. `path` is a whole one. */
+bool python_library(const char *path);
+
 #endif

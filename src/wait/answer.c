@@ -82,6 +82,22 @@ bool wait_own_part(struct snapshot *s, const struct snapshot_thread *t, struct w
 	return true;
 }
 
+/* Where it waits in a library of Python's, the function that called that; else *part itself. */
+static void skip_library(struct snapshot *s, const struct snapshot_thread *t, struct wait_own_part *part)
+{
+	size_t level;
+
+	for (size_t i = part->step; i < part->end; i++) {
+		struct live_name name = snapshot_name(s, t->steps[i].id);
+
+		if (name.library || !is_own(s, t, i, &level))
+			continue;
+		part->step = i;
+		part->level = level;
+		return;
+	}
+}
+
 /* "parse (json.c:118)" */
 void wait_describe(struct snapshot *s, struct wait_node *n)
 {
@@ -93,6 +109,7 @@ void wait_describe(struct snapshot *s, struct wait_node *n)
 	snapshot_stack(s, n->thread);
 	if (!wait_own_part(s, n->thread, &own))
 		return;
+	skip_library(s, n->thread, &own);
 	name = snapshot_name(s, n->thread->steps[own.step].id);
 	if (!name.answer.count)
 		return;

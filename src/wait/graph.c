@@ -164,6 +164,18 @@ static bool ask_kinds(struct wait_graph *g, struct wait_node *n)
 	return false;
 }
 
+static bool asks_for_gil(struct wait_graph *g, struct wait_node *n)
+{
+	struct wait_look l = look_of(g, n->thread);
+
+	n->wait = (struct wait){.timeout_ns = LOOK_UNKNOWN};
+	if (!wait_asks_for_gil(&l, &n->wait))
+		return false;
+	n->kind = &wait_kind_python_gil;
+	n->wait.kind = n->kind->name;
+	return true;
+}
+
 /* ---- who is in its way ---- */
 
 /* The likeliest thread of a process that has to do something, any of them: one that is stopped or runs
@@ -243,6 +255,8 @@ static struct wait_node *examined(struct wait_graph *g, struct snapshot_thread *
 	n->examined = true;
 	if (t->look.wait.blocked || strchr("TtD", t->look.wait.state) || t->process->refused)
 		n->waits = recall(g, n) || ask_kinds(g, n);
+	else if (t->look.wait.state == 'R')
+		n->waits = asks_for_gil(g, n);
 	return n;
 }
 

@@ -99,6 +99,8 @@ struct python *look_python(const struct python_look *look)
 
 /* ---- threads ---- */
 
+static const struct python_frames *look_frames_of(struct python_look *look, const struct look_thread_state *state);
+
 pid_t look_tid(const struct python_look *look, uint64_t pthread)
 {
 	vec_each(&look->threads, t)
@@ -112,11 +114,36 @@ pid_t look_thread(const struct python_look *look, size_t index)
 	return index < look->threads.len ? look->threads.data[index].tid : 0;
 }
 
-static pid_t tid_of_state(const struct python_look *look, uint64_t address)
+/* Whether two addresses are of the same mapping, such as a thread's stack, which has its pthread_t as well. */
+static bool is_same_mapping(struct python_look *look, uint64_t a, uint64_t b)
+{
+	const struct snapshot_mapping *m = snapshot_mapping(look->process, a);
+
+	return m && b >= m->start && b < m->end;
+}
+
+/*
+ * An interpreter that was made by one thread may be run by another, with the state that the first one made: that still
+ * has the first one's ids. Whose stack the interpreter's calls are on tells who runs it.
+ */
+static pid_t runner_of(struct python_look *look, const struct look_thread_state *state)
+{
+	const struct python_frames *frames = look_frames_of(look, state);
+	uint64_t marker = frames->len ? frames->data[frames->len - 1].marker : 0;
+
+	if (!state->thread.interpreter_id || !marker)
+		return state->tid;
+	vec_each(&look->threads, t)
+		if (t->thread.pthread && is_same_mapping(look, marker, t->thread.pthread))
+			return t->tid;
+	return state->tid;
+}
+
+static pid_t tid_of_state(struct python_look *look, uint64_t address)
 {
 	vec_each(&look->threads, t)
 		if (t->thread.address == address)
-			return t->tid;
+			return runner_of(look, t);
 	return 0;
 }
 
@@ -148,6 +175,22 @@ struct look_gil *look_gil_at(struct python_look *look, uint64_t futex)
 	return NULL;
 }
 
+bool look_gil_is_held(struct python_look *look, pid_t tid)
+{
+	vec_each(&look->threads, t) {
+		if (t->tid != tid)
+			continue;
+		vec_each(&look->gils, g) {
+			if (g->interpreter_id != t->thread.interpreter_id && look->gils.len > 1)
+				continue;
+			if (!g->holder)
+				find_holder(look, g);
+			return g->sure && g->holder != tid;
+		}
+	}
+	return false;
+}
+
 static void read_frames(struct python_look *look, struct look_thread_state *t)
 {
 	struct python_chain chain = {.limit = MOST_LINKS};
@@ -160,6 +203,15 @@ static void read_frames(struct python_look *look, struct look_thread_state *t)
 		return;
 	python_chain_read(look->python, t->thread.address, &chain);
 	(void)python_frames(look->python, &chain, &t->frames);
+}
+
+static const struct python_frames *look_frames_of(struct python_look *look, const struct look_thread_state *state)
+{
+	struct look_thread_state *t = &look->threads.data[state - look->threads.data];
+
+	if (!t->read)
+		read_frames(look, t);
+	return &t->frames;
 }
 
 const struct python_frames *look_frames(struct python_look *look, pid_t tid)

@@ -43,6 +43,9 @@ struct python *look_python(const struct python_look *look);
 /* The GIL that waits on `futex`, or the GIL number `index`; NULL. */
 struct look_gil *look_gil_at(struct python_look *look, uint64_t futex);
 
+/* Whether the thread is one of Python's, and another one has had the GIL that it would need for a moment or longer. */
+bool look_gil_is_held(struct python_look *look, pid_t tid);
+
 /* Frames of a thread, innermost first; of all its interpreters. Never NULL. */
 const struct python_frames *look_frames(struct python_look *look, pid_t tid);
 

@@ -12,6 +12,8 @@
 #include "python/layout.h"
 #include "python/object.h"
 
+#define BOOTSTRAP "<frozen importlib._bootstrap>"
+
 /* One that was recognised. */
 struct operation {
 	struct wait_look *l;
@@ -227,6 +229,24 @@ static void tell_futures(const struct operation *o, struct wait *ret)
 
 /* ---- import ---- */
 
+/* Where the owner's own code imports the module: outside of the library's frames for it. */
+static void say_import_place(const struct operation *o, const char *module, struct wait *ret)
+{
+	const struct python_frames *frames = look_frames(o->look, ret->blockers[0].tid);
+	char name[64];
+
+	ret->blockers[0].taken = NULL;
+	for (size_t i = 0; i + 1 < frames->len; i++) {
+		const struct python_frame *f = &frames->data[i], *outer = f + 1;
+
+		if (!look_is_in(f, BOOTSTRAP, "_find_and_load") || !strcmp(outer->code->file, BOOTSTRAP))
+			continue;
+		text(o, look_local(o->look, f, "name"), name, sizeof(name));
+		if (!strcmp(name, module))
+			ret->blockers[0].taken = look_place(o->look, outer);
+	}
+}
+
 static void tell_import(const struct operation *o, struct wait *ret)
 {
 	int64_t owner = number(o, "owner");
@@ -239,6 +259,8 @@ static void tell_import(const struct operation *o, struct wait *ret)
 	WAIT_SAY(ret->name, "the import of module %s", *name ? name : "?");
 	if (owner > 0)
 		python_blame_ident(o->l, o->look, (uint64_t)owner, o->self, "the lock of the import says so", ret);
+	if (ret->blocker_count)
+		say_import_place(o, name, ret);
 }
 
 /* ---- which ---- */
@@ -264,7 +286,7 @@ static const struct operation_kind kinds[] = {
 	{"concurrent/futures/_base.py", "exception", "_condition", "python_future", tell_future},
 	{"concurrent/futures/_base.py", "wait", NULL, "python_future", tell_futures},
 	{"concurrent/futures/_base.py", "as_completed", NULL, "python_future", tell_futures},
-	{"<frozen importlib._bootstrap>", "acquire", "owner", "python_import", tell_import},
+	{BOOTSTRAP, "acquire", "owner", "python_import", tell_import},
 };
 
 static const struct operation_kind *kind_of(

@@ -24,7 +24,7 @@ def ready():
 
 
 def for_ever():
-    time.sleep(3600)
+    time.sleep(3600)  # line "asleep"
 
 
 def thread(name, body, *arguments):
@@ -321,6 +321,13 @@ def join():
 
 
 @hang
+def shutdown():
+    """The program has ended, but for a thread that is no daemon."""
+    threading.Thread(target=for_ever, name="worker").start()
+    ready()
+
+
+@hang
 def future():
     import concurrent.futures
     pool = concurrent.futures.ThreadPoolExecutor(max_workers=1)
@@ -354,7 +361,7 @@ def import_lock():
     sys.dont_write_bytecode = True
 
     def importer():
-        import slow_module  # noqa: F401
+        import slow_module  # line "other import"
 
     importing = thread("importer", importer)
     while "slow_module" not in sys.modules:
