@@ -122,6 +122,9 @@ def boot(architecture, image, busybox, files, commands, work):
                ("bin", "lib", "lib64", "proc", "sys", "tmp", "dev", "etc")}
     content["/init"] = (0o100755, (INIT % "\n".join(commands)).encode())
     for path, local in dict(files, **{"/bin/busybox": busybox}).items():
+        parts = path.split("/")[1:-1]
+        for depth in range(len(parts)):
+            content.setdefault("/" + "/".join(parts[:depth + 1]), (0o40755, b""))
         with open(local, "rb") as f:
             content[path] = (0o100755, f.read())
     for applet in ("sh", "mount", "dmesg", "echo", "cat", "poweroff", "sleep", "kill",

@@ -12,19 +12,6 @@
 
 /* ---- a sample ---- */
 
-#if defined(__x86_64__)
-static uint64_t thread_pointer(const ptrace_gregs *g)
-{
-	return g->fs_base;
-}
-#else
-/* Not among these registers. */
-static uint64_t thread_pointer(const ptrace_gregs *g)
-{
-	return 0;
-}
-#endif
-
 void tracer_copy_python(struct tracer *t, const struct traced *th, uint64_t pointer, struct note *n)
 {
 	n->chain_bytes = 0;
@@ -39,7 +26,7 @@ static void copy_stack(struct tracer *t, const struct traced *th, const ptrace_g
 	n->regs.known = 0;
 	n->stack_bytes = ptrace_copy_stack(
 		th->tid, g, &n->regs, n->stack, dump_size_of(&t->sizes, th->tid));
-	tracer_copy_python(t, th, thread_pointer(g), n);
+	tracer_copy_python(t, th, ptrace_thread_pointer(g), n);
 }
 
 /* Whether it had a CPU at the tick; else it waited for one since before that. (That we took its CPU

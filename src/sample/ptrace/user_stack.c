@@ -22,6 +22,11 @@ static bool is_64_bit(const ptrace_gregs *g)
 {
 	return g->cs == 0x33;
 }
+
+uint64_t ptrace_thread_pointer(const ptrace_gregs *g)
+{
+	return g->fs_base;
+}
 #else
 static uint64_t take_regs(const ptrace_gregs *g, struct unwind_regs *ret)
 {
@@ -36,6 +41,11 @@ static uint64_t take_regs(const ptrace_gregs *g, struct unwind_regs *ret)
 static bool is_64_bit(const ptrace_gregs *g)
 {
 	return !(g->pstate & 0x10); /* PSR_MODE32_BIT */
+}
+
+uint64_t ptrace_thread_pointer(const ptrace_gregs *g)
+{
+	return 0;
 }
 #endif
 

@@ -11,4 +11,7 @@
 size_t ptrace_copy_stack(
 	pid_t tid, const ptrace_gregs *g, struct unwind_regs *ret, void *bytes, size_t size);
 
+/* The thread pointer, 0: not among the registers. */
+uint64_t ptrace_thread_pointer(const ptrace_gregs *g);
+
 #endif

@@ -336,9 +336,24 @@ void python_thread_met(struct session *s, const struct thread *th, uint64_t stat
 
 /* ---- who follows ---- */
 
+static void tell_known(void *ctx, struct process *p)
+{
+	struct session *s = ctx;
+	const struct python_follower *f = &s->followers.data[s->followers.len - 1];
+
+	if (!p->python || !p->python->python)
+		return;
+	f->ops->process(f->ctx, p->pid, p->python->python);
+	read_threads(s, p);
+}
+
 int session_follow_python(struct session *s, const struct python_follower_ops *ops, void *ctx)
 {
-	return vec_push(&s->followers, (struct python_follower){ops, ctx});
+	int rc = vec_push(&s->followers, (struct python_follower){ops, ctx});
+
+	if (!rc)
+		process_table_each_process(s->processes, tell_known, s);
+	return rc;
 }
 
 void python_tell_fork(struct session *s, pid_t parent, pid_t child)

@@ -57,7 +57,7 @@ struct python_follower {
 	void *ctx;
 };
 
-/* `ops` and `ctx` are borrowed as long as the session lives. 0 or -ENOMEM. */
+/* `ops` and `ctx` are borrowed as long as the session lives. What is known already is told at once. 0 or -ENOMEM. */
 int session_follow_python(struct session *s, const struct python_follower_ops *ops, void *ctx);
 
 /* What the session passes on. */

@@ -57,10 +57,25 @@ int running_keep(struct running_samples *ret, const struct running_thread *threa
 	return -ENOMEM;
 }
 
+void running_keep_chains(struct running_samples *ret, const void *copied, size_t bytes)
+{
+	struct running_sample *s = &ret->data[ret->len - 1];
+
+	/* The words of the chains stand behind them. */
+	s->chains = bytes ? malloc(PYTHON_STOPPED_CHAINS * sizeof(*s->chains) + bytes) : NULL;
+	if (!s->chains)
+		return;
+	s->stack.chains = s->chains;
+	s->stack.chain_count = python_stopped_read(copied, bytes, s->chains + PYTHON_STOPPED_CHAINS,
+		s->chains, PYTHON_STOPPED_CHAINS);
+}
+
 void running_release(struct running_samples *samples)
 {
-	vec_each(samples, s)
+	vec_each(samples, s) {
+		free(s->chains);
 		free(s->held);
+	}
 	vec_release(samples);
 }
 
@@ -202,7 +217,7 @@ int running_sample(const struct running_thread *threads, size_t count,
 	cost->perf |= ret->len > had;
 	had = ret->len;
 	for (size_t i = 0; i < left && !options->never_stop; i++)
-		reached |= !running_stop(&refused[i], ret, cost, &why);
+		reached |= !running_stop(&refused[i], options->python, ret, cost, &why);
 	cost->stop |= ret->len > had;
 	if (reached)
 		return 0;

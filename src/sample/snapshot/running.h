@@ -16,6 +16,7 @@
 #define SONDE_SAMPLE_SNAPSHOT_RUNNING_H
 
 #include "base/clock.h"
+#include "sample/python/stopped.h"
 #include "sample/session.h"
 
 #define RUNNING_MOST_THREADS 16u /* at once; the others are left out */
@@ -33,7 +34,8 @@ struct running_thread {
 struct running_sample {
 	pid_t pid, tid;
 	uint64_t time_ns;
-	struct raw_stack stack; /* points into `held` */
+	struct raw_stack stack; /* points into `held` and `chains` */
+	struct raw_chain *chains; /* NULL, or belongs to it */
 	void *held;
 };
 VEC_TYPE(running_samples, struct running_sample);
@@ -42,6 +44,9 @@ void running_release(struct running_samples *samples);
 struct running_options {
 	bool stop;       /* at once, without trying perf */
 	bool never_stop; /* not even where perf is refused */
+	/* That is told by the session of their stacks: Python's frames are copied while a thread stands stopped. NULL:
+	 * they are not. */
+	struct python_stopped *python;
 };
 
 /* What it cost the threads; added up over calls. */

@@ -32,7 +32,9 @@ struct stopper {
 	struct err *err;
 	int rc;
 	pid_t tracer;
+	struct python_stopped *python; /* NULL: its Python frames are not copied */
 	uint8_t *bytes;    /* RUNNING_STACK_BYTES */
+	uint64_t *chains;  /* PYTHON_STOPPED_ROOM */
 	uint64_t quiet_ns; /* then it was not known to stand stopped */
 	uint64_t until_ns; /* for all of it */
 	bool over;         /* it has ended, or is another program, or was stopped by others */
@@ -64,14 +66,17 @@ static void copy(struct stopper *s)
 {
 	struct raw_stack stack = {0};
 	uint64_t time_ns = clock_monotonic_ns();
+	size_t got, chain_bytes = 0;
 	ptrace_gregs regs;
-	size_t got;
 
 	if (ptrace_get_regs(s->thread->tid, &regs)) {
 		go(s, 0);
 		return;
 	}
 	got = ptrace_copy_stack(s->thread->tid, &regs, &stack.regs, s->bytes, RUNNING_STACK_BYTES);
+	if (s->python)
+		chain_bytes = python_stopped_copy(s->python, s->thread->pid, s->thread->tid,
+			ptrace_thread_pointer(&regs), s->chains);
 	if (ptrace_restart(&regs, false)) {
 		ptrace_set_regs(s->thread->tid, &regs);
 		s->cost->restarted_calls++;
@@ -85,6 +90,8 @@ static void copy(struct stopper *s)
 #endif
 	if (running_keep(s->ret, s->thread, time_ns, &stack))
 		s->rc = err_nomem(s->err);
+	else
+		running_keep_chains(s->ret, s->chains, chain_bytes);
 }
 
 /* Sees to what has happened to the thread; what it was. */
@@ -199,23 +206,31 @@ static void *trace(void *arg)
 	return NULL;
 }
 
-int running_stop(const struct running_thread *thread, struct running_samples *ret,
-	struct running_cost *cost, struct err *err)
+static void release(struct stopper *s)
 {
-	struct stopper s = {.thread = thread, .ret = ret, .cost = cost, .err = err,
-		.bytes = malloc(RUNNING_STACK_BYTES)};
+	free(s->bytes);
+	free(s->chains);
+}
+
+int running_stop(const struct running_thread *thread, struct python_stopped *python,
+	struct running_samples *ret, struct running_cost *cost, struct err *err)
+{
+	struct stopper s = {.thread = thread, .ret = ret, .cost = cost, .err = err, .python = python,
+		.bytes = malloc(RUNNING_STACK_BYTES), .chains = malloc(PYTHON_STOPPED_ROOM)};
 	pthread_t tracer;
 	int code;
 
-	if (!s.bytes)
+	if (!s.bytes || !s.chains) {
+		release(&s);
 		return err_nomem(err);
+	}
 	code = pthread_create(&tracer, NULL, trace, &s);
 	if (code) {
-		free(s.bytes);
+		release(&s);
 		return err_errno(err, code, "starting a thread");
 	}
 	pthread_join(tracer, NULL);
 	ptrace_tracer_gone(s.tracer);
-	free(s.bytes);
+	release(&s);
 	return s.rc;
 }

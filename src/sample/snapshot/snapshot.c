@@ -110,6 +110,7 @@ void snapshot_free(struct snapshot *s)
 	vec_release(&s->looks);
 	live_names_free(s->names);
 	session_free(s->session);
+	python_stopped_free(s->python);
 	if (s->writer)
 		capture_writer_abandon(s->writer);
 	if (s->bpf)

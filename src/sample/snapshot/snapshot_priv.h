@@ -31,6 +31,7 @@ struct snapshot {
 	uint64_t look_number;    /* of the last look, from 1 */
 	uint8_t *bytes;          /* a copy of a stack */
 	struct running_cost running;
+	struct python_stopped *python; /* NULL until threads are sampled */
 	bool used_proc, used_bpf;
 };
 

@@ -291,9 +291,23 @@ static void take_samples(struct snapshot *s, struct snapshot_thread *t, const st
 
 	struct raw_stack raw = last->stack;
 
-	raw.python = raw.python == PYTHON_NOT_NOW ? PYTHON_LIVE : raw.python;
+	if (!raw.chain_count)
+		raw.python = PYTHON_LIVE;
 	walk(s, t, &raw);
 	t->one_place = is_one_place(samples, t->look.tid);
+}
+
+/* Who copies Python's frames of threads that are stopped; NULL: there are none. */
+static struct python_stopped *python_of_stops(struct snapshot *s, const struct snapshot_process *p)
+{
+	if (!snapshot_python(s, p, NULL))
+		return NULL;
+	if (!s->python && !python_stopped_new(&s->python, NULL) &&
+		python_copier_follow(python_stopped_copier(s->python), s->session)) {
+		python_stopped_free(s->python);
+		s->python = NULL;
+	}
+	return s->python;
 }
 
 static void sample(struct snapshot *s, struct snapshot_process *p, struct snapshot_thread *only)
@@ -313,6 +327,7 @@ static void sample(struct snapshot *s, struct snapshot_process *p, struct snapsh
 	}
 	if (!count || p->refused)
 		return;
+	options.python = python_of_stops(s, p);
 	running_sample(threads, count, &options, &samples, &s->running, NULL);
 	vec_each(&p->threads, t)
 		if (!only || *t == only)
