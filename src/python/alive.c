@@ -303,15 +303,18 @@ int python_alive(struct python *p, const struct python_alive_options *options, s
 	return rc;
 }
 
+void alive_way_release(struct python_alive_way *way)
+{
+	vec_each(&way->steps, step)
+		free(step->reference);
+	vec_release(&way->steps);
+	free(way->root_name);
+}
+
 void python_alive_release(struct python_alive *a)
 {
 	vec_each(&a->ways, way)
-	{
-		vec_each(&way->steps, step)
-			free(step->reference);
-		vec_release(&way->steps);
-		free(way->root_name);
-	}
+		alive_way_release(way);
 	vec_release(&a->ways);
 	*a = (struct python_alive){0};
 }

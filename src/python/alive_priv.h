@@ -67,6 +67,7 @@ bool alive_refs_each(struct alive *a, uint32_t parent, python_ref_fn *each, void
 
 /* alive_ways.c: the most frequent shapes become ways of a->ret; what was found so far is forgotten. -ENOMEM. */
 int alive_tell_ways(struct alive *a);
+void alive_way_release(struct python_alive_way *way);
 
 /* alive_unseen.c: what no root leads to. */
 int alive_find_unseen(struct alive *a);

@@ -176,10 +176,12 @@ int alive_tell_ways(struct alive *a)
 			continue;
 		}
 		rc = fill_way(a, s, &way);
-		if (vec_push(&a->ret->ways, way))
-			rc = -ENOMEM;
-		if (rc)
+		if (!rc)
+			rc = vec_push(&a->ret->ways, way);
+		if (rc) {
+			alive_way_release(&way);
 			break;
+		}
 	}
 	a->shapes.len = 0;
 	if (a->shape_slots)

@@ -73,7 +73,7 @@ static struct types *types_of(struct python *p)
 {
 	if (!p->objects) {
 		p->objects = calloc(1, sizeof(struct types));
-		p->objects_free = free_types;
+		p->objects_free = p->objects ? free_types : NULL;
 	}
 	return (struct types *)p->objects;
 }

@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/cursor.h"
+#include "python/alive.h"
 #include "python/census.h"
 #include "python/object.h"
 #include "python/python.h"
@@ -145,6 +146,30 @@ static void look_at_thread(struct python *p, const struct python_thread *t)
 	vec_release(&frames);
 }
 
+/* Why the objects of some type are alive. */
+static void ask_why(struct python *p, const struct python_census *census, size_t row)
+{
+	struct python_alive_options options = {.most_ways = 3};
+	struct python_alive alive = {0};
+	uint64_t instances = 0;
+
+	if (row >= census->rows.len)
+		return;
+	options.type = census->rows.data[row].name;
+	if (python_alive(p, &options, &alive, NULL))
+		return;
+	vec_each(&alive.ways, way)
+	{
+		instances += way->instances;
+		vec_each(&way->steps, step)
+			if (!step->reference || !step->type)
+				abort();
+	}
+	if (alive.ways.len > 4 || !alive.type || (!instances && alive.ways.len))
+		abort();
+	python_alive_release(&alive);
+}
+
 static void look(struct python *p)
 {
 	const uint32_t tids[] = {100, 101, 102};
@@ -158,6 +183,9 @@ static void look(struct python *p)
 	if (threads.len)
 		(void)python_module(p, threads.data[0].interpreter, "threading");
 	(void)python_census(p, &options, &census, NULL);
+	if (!python_census(p, &options, &census, NULL))
+		for (size_t row = 0; row < 3; row++)
+			ask_why(p, &census, row * census.rows.len / 3);
 	python_census_release(&census);
 	vec_release(&threads);
 }

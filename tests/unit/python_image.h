@@ -52,7 +52,8 @@ static inline uint64_t image_take(struct image *im, size_t bytes)
 
 static inline void image_put(struct image *im, uint64_t addr, const void *bytes, size_t len)
 {
-	memcpy(im->bytes + (addr - IMAGE_BASE), bytes, len);
+	if (len)
+		memcpy(im->bytes + (addr - IMAGE_BASE), bytes, len);
 }
 
 /* A field that the version does not have is left out. */
