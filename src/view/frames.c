@@ -177,9 +177,11 @@ static const char *hole(const struct snapshot_thread *t)
 		return "[it ran while it was looked at]";
 	if (!t->has_stack)
 		return strchr("ZX", t->look.wait.state) ? "[ended]" : "[no stack]";
-	if (t->python_marks & (SAMPLE_PYTHON_TORN | SAMPLE_PYTHON_CUT))
-		return t->python_marks & SAMPLE_PYTHON_CUT
-			? "[there are more Python frames than are read]"
+	if (t->python_marks & SAMPLE_PYTHON_CUT)
+		return "[there are more Python frames than are read]";
+	if (t->python_marks & SAMPLE_PYTHON_TORN)
+		return t->process->source->still
+			? "[some of its Python frames cannot be read from the core]"
 			: "[it ran while its Python frames were read: some are missing, or of another moment]";
 	return t->end == UNWIND_ROOT ? NULL : "[the stack goes on, and cannot be walked further]";
 }
