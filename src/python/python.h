@@ -5,8 +5,8 @@
  * It opens no file, reads no /proc, stops nobody and prints nothing: the caller says where the runtime is
  * and hands over a way to read memory. So the same code serves a live process, a core file and a fuzzer.
  *
- * CPython 3.8 to 3.15 on x86-64 and aarch64, release builds, also free-threaded ones. Where things are
- * says the process itself from 3.13 on (_Py_DebugOffsets, layout_own.c) and a table for each minor version
+ * CPython 3.8 to 3.15 on x86-64 and aarch64, also free-threaded and debug builds, but those with Py_TRACE_REFS.
+ * Where things are says the process itself from 3.13 on (_Py_DebugOffsets, layout_own.c) and a table for each minor version
  * before (layout_tables.c, made by scripts/python-layouts from the headers of that version). What is not
  * known for certain is refused in words; the nearest table is never taken instead.
  *

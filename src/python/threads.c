@@ -295,7 +295,8 @@ int python_check(struct python *p, struct err *err)
 			p->version_text);
 	default:
 		return err_set(err, EOPNOTSUPP,
-			"the memory does not look as Python %s's does: a debug build, or another version",
+			"the memory does not look as Python %s's does: it was built with Py_TRACE_REFS or from "
+			"other sources, or it is another version",
 			p->version_text);
 	}
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Builds base and unwind for aarch64, and runs on an emulated processor every unit test that needs
+# Builds base, unwind and python for aarch64, and runs on an emulated processor every unit test that needs
 # nothing else.
 cd "$(dirname "$0")/../.." || exit 1
 cc=aarch64-linux-gnu-gcc
@@ -17,17 +17,27 @@ for tool in $cc $emulator; do
 	fi
 done
 
-# Only base/ and unwind/ among the quoted includes of the test.
+# Only base/, unwind/ and python/ among the quoted includes of the test.
 portable() {
-	! grep '^#include "' "$1" | grep -vqE '"(base/|unwind/|test\.h|walk_world\.h|unit/test\.h)'
+	! grep '^#include "' "$1" | grep -vqE '"(base/|unwind/|python/|alloc_fail\.h|python_image\.h|test\.h|walk_world\.h|unit/test\.h)'
 }
 
-mkdir -p "$out"
+rm -rf "$out/objects" "$out/all.a"
+mkdir -p "$out/objects"
+for source in src/base/*.c src/unwind/*.c src/python/*.c; do
+	if ! $cc $flags -c -o "$out/objects/$(echo "$source" | tr / -).o" "$source"; then
+		echo "FAIL $source: it does not compile"
+		exit 1
+	fi
+done
+aarch64-linux-gnu-ar rcs "$out/all.a" "$out"/objects/*.o
 status=0
 for test in tests/unit/test_*.c; do
 	portable "$test" || continue
 	name=$(basename "$test" .c)
-	if ! $cc $flags -o "$out/$name" "$test" src/base/*.c src/unwind/*.c -lm -pthread; then
+	wrap=
+	grep -q alloc_fail.h "$test" && wrap=-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+	if ! $cc $flags $wrap -o "$out/$name" "$test" "$out/all.a" -lm -pthread; then
 		echo "FAIL ${name#test_}: it does not compile"
 		status=1
 		continue

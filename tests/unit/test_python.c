@@ -231,6 +231,47 @@ TEST(an_offset_outside_of_the_code_has_no_line)
 	image_free(im);
 }
 
+/* Free-threaded builds have a copy of the bytecode for each thread. */
+TEST(bytecode_of_a_thread)
+{
+	EACH_VERSION(v)
+	{
+		struct image *im = image_of(v);
+		const struct python_layout *l = &im->layout;
+		uint64_t leaf = three_frames(im, im->main_thread), code, copies, copy, count = 2;
+		struct python *p = opened(im, v);
+		struct look look = {0};
+
+		if (l->code.tlbc != PYTHON_ABSENT) {
+			memcpy(&code, im->bytes + (leaf + l->frame.code - IMAGE_BASE), 8);
+			code &= ~3ULL;
+			copies = image_take(im, 64);
+			copy = image_take(im, 100);
+			image_u64(im, code, l->code.tlbc, copies);
+			image_put(im, copies, &count, 8);
+			image_u64(im, copies, 16, copy);
+			image_u64(im, leaf, l->frame.position, copy + 40);
+			image_u32(im, leaf, l->frame.tlbc_index, 1);
+			python_refresh(p);
+			look_at(p, im->main_thread, 16, &look);
+			check_u64(look.frames.data[0].offset, 40);
+			check_u64(look.frames.data[0].position.line, 12);
+			check_u64(look.chain.torn, PYTHON_WHOLE);
+			/* There are no more than two. */
+			image_u32(im, leaf, l->frame.tlbc_index, 2);
+			python_refresh(p);
+			look_at(p, im->main_thread, 16, &look);
+			check_u64(look.frames.len, 3);
+			check_u64(look.frames.data[0].offset, (uint64_t)-1);
+			check_u64(look.frames.data[0].position.line, 0);
+		}
+		check_u64(l->code.tlbc != PYTHON_ABSENT, im->free_threaded && im->minor >= 14);
+		vec_release(&look.frames);
+		python_free(p);
+		image_free(im);
+	}
+}
+
 TEST(cframes_are_paired_from_the_outer_end)
 {
 	struct image *im = image_new(0x030a0df0, false);
@@ -309,7 +350,7 @@ TEST(what_is_not_known_is_refused_in_words)
 	three_frames(im, im->main_thread);
 	check_u64(tried(im, 0x030710f0, "Python 3.7.16 is too old"), -EOPNOTSUPP);
 	check_u64(tried(im, 0x034000f0, "Python 3.64.0"), -EOPNOTSUPP);
-	/* A debug build: objects are larger. */
+	/* Objects are larger. */
 	image_u64(im, im->code_type, im->layout.type.basic_bytes, im->layout.code.bytes + 16);
 	check_u64(tried(im, 0x030b07f0, "does not look as Python 3.11.7's"), -EOPNOTSUPP);
 	image_put(im, im->runtime + im->layout.runtime.head, &zero, 8);
@@ -807,7 +848,7 @@ int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(frames_of_every_version), T(a_chain_that_is_cut_or_goes_in_a_circle),
 		T(long_circles_end), T(what_is_inside_a_torn_frame_stands),
-		T(an_offset_outside_of_the_code_has_no_line), T(cframes_are_paired_from_the_outer_end),
+		T(an_offset_outside_of_the_code_has_no_line), T(bytecode_of_a_thread), T(cframes_are_paired_from_the_outer_end),
 		T(another_code_object_at_the_same_place_is_another_one), T(what_is_not_known_is_refused_in_words),
 		T(memory_of_another_version_is_refused), T(a_thread_without_frames_is_enough), T(versions_that_say_nothing_are_told_apart),
 		T(the_version_stands_in_the_data_as_text), T(threads_and_their_native_ids),
