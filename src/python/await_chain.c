@@ -150,13 +150,14 @@ static bool awaits(struct python *p, const struct generator *g)
 
 static uint64_t awaited(struct python *p, const struct python_type *type, const struct generator *g)
 {
-	uint64_t value;
+	/* 3.15 keeps where an iteration has got to above what is iterated over, and so above what is awaited. */
+	uint64_t value, from_top = p->minor >= 15 ? 16 : 8;
 
-	if (g->progress != PROGRESS_SUSPENDED || g->top <= g->stack || (g->top - g->stack) / 8 > MOST_VALUES)
+	if (g->progress != PROGRESS_SUSPENDED || g->top < g->stack + from_top || (g->top - g->stack) / 8 > MOST_VALUES)
 		return 0;
 	if (strcmp(type->name, "coroutine") != 0 && !awaits(p, g))
 		return 0;
-	if (!python_read_u64(p, g->top - 8, &value))
+	if (!python_read_u64(p, g->top - from_top, &value))
 		return 0;
 	if (p->minor >= 14)
 		value &= ~PYTHON_REFERENCE_TAGS;
