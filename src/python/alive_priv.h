@@ -42,6 +42,7 @@ struct alive {
 	bool loose;       /* instances are not in the collector's lists */
 	struct marks seen;
 	VEC(struct root) roots;
+	uint64_t interpreter_id; /* whose modules are looked at */
 	size_t clear_roots; /* so many of them are modules and frames; the rest comes after all that they lead to */
 	VEC(struct entry) entries;
 	size_t followed;    /* entries whose references were looked at */

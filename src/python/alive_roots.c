@@ -16,14 +16,17 @@ static int add(struct alive *a, struct root r)
 	return -ENOMEM;
 }
 
-static char *text_of(struct python *p, uint64_t str)
+/* A module's name, and of which interpreter where that is another one than the main one. */
+static char *module_name(struct alive *a, uint64_t str)
 {
 	struct buf text = {0};
 
-	if (!python_text(p, str, 200, &text, NULL) || text.failed)
-		buf_clear(&text);
-	if (!text.data)
+	if (!python_text(a->p, str, 200, &text, NULL))
 		buf_str(&text, "?");
+	if (a->interpreter_id)
+		buf_printf(&text, " of interpreter %" PRIu64, a->interpreter_id);
+	if (text.failed)
+		buf_release(&text);
 	return text.data;
 }
 
@@ -35,7 +38,7 @@ static bool add_module(void *ctx, uint64_t key, uint64_t value)
 	/* sys.modules may hold anything; most are modules. */
 	if (!marks_have(&a->census.objects_at, value))
 		return false;
-	r.name = text_of(a->p, key);
+	r.name = module_name(a, key);
 	a->failed |= !r.name || add(a, r);
 	return a->failed;
 }
@@ -126,6 +129,8 @@ int alive_find_roots(struct alive *a)
 	{
 		uint64_t modules;
 
+		a->interpreter_id = 0;
+		python_read_u64(a->p, *at + l->interpreter.id, &a->interpreter_id);
 		if (!rc && python_read_u64(a->p, *at + l->interpreter.modules, &modules)) {
 			python_dict_each(a->p, modules, add_main, a);
 			python_dict_each(a->p, modules, add_others, a);

@@ -182,7 +182,6 @@ static void look(struct python *p)
 		look_at_thread(p, &threads.data[i]);
 	if (threads.len)
 		(void)python_module(p, threads.data[0].interpreter, "threading");
-	(void)python_census(p, &options, &census, NULL);
 	if (!python_census(p, &options, &census, NULL))
 		for (size_t row = 0; row < 3; row++)
 			ask_why(p, &census, row * census.rows.len / 3);
