@@ -36,6 +36,7 @@ static enum paint colour_of(const struct wait_verdict *v)
 		return v->root->thread->process->refused ? PAINT_WARN : PAINT_GOOD;
 	case VERDICT_DEADLOCK:
 	case VERDICT_SELF_DEADLOCK:
+	case VERDICT_TASK_DEADLOCK:
 	case VERDICT_DEAD_OWNER:
 	case VERDICT_FORK_INHERITED:
 	case VERDICT_OWN_PIPE:

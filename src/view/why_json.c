@@ -10,7 +10,8 @@ static void trouble(const struct wait *w, struct buf *out)
 	static const char *const names[] = {
 		[WAIT_NO_TROUBLE] = "", [WAIT_DEAD_OWNER] = "dead_owner", [WAIT_FORK_INHERITED] = "fork_inherited",
 		[WAIT_OWN_PIPE] = "own_pipe", [WAIT_REMOTE] = "remote", [WAIT_NOBODY] = "nobody",
-		[WAIT_FROZEN] = "frozen", [WAIT_TRACED] = "traced"};
+		[WAIT_FROZEN] = "frozen", [WAIT_TRACED] = "traced",
+		[WAIT_TASK_CIRCLE] = "task_circle"};
 
 	if (w->trouble == WAIT_NO_TROUBLE)
 		return;

@@ -8,7 +8,8 @@ bool verdict_is_held_up(const struct wait_verdict *v, enum held_up how)
 	const struct wait_node *n = v->focus;
 
 	if (how == HELD_UP_DEADLOCK)
-		return v->kind == VERDICT_DEADLOCK || v->kind == VERDICT_SELF_DEADLOCK;
+		return v->kind == VERDICT_DEADLOCK || v->kind == VERDICT_SELF_DEADLOCK ||
+			v->kind == VERDICT_TASK_DEADLOCK;
 	if (n->progresses)
 		return false;
 	/* It could run, and did not. */

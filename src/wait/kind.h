@@ -49,6 +49,7 @@ enum wait_trouble {
 	WAIT_NOBODY,         /* nobody at all holds the other end */
 	WAIT_FROZEN,         /* by a cgroup freezer */
 	WAIT_TRACED,         /* by a debugger, which is the blocker */
+	WAIT_TASK_CIRCLE,    /* tasks that the thread runs wait for each other */
 };
 
 struct wait_blocker {
@@ -69,7 +70,7 @@ struct wait {
 	char object[96];         /* two threads with the same text wait for the same thing: "futex 812:0x7f..",
 				    "pipe:[1234]"; "" where there is no such thing */
 	char what[160];          /* for a person, behind the word "waits": "for a mutex", "to read from a pipe" */
-	char detail[192];        /* more, where there is: "64 KiB in it, full"; "" */
+	char detail[384];        /* more, where there is: "64 KiB in it, full"; "" */
 	char name[192];          /* of the object, where it has one: "std::mutex Cache::rw"; "" */
 	char declared[128];      /* where that is declared: "cache.cc:118"; "" */
 	uint64_t address;        /* of the object in the process's memory, so that it can be named; 0 */

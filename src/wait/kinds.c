@@ -35,6 +35,7 @@ const struct wait_kind *const wait_kinds[] = {
 	&wait_kind_connect,
 	&wait_kind_postgres,
 	&wait_kind_descriptor,
+	&wait_kind_python_tasks,
 	&wait_kind_poll,
 	&wait_kind_select,
 	&wait_kind_epoll,

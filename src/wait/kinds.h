@@ -29,6 +29,7 @@ extern const struct wait_kind wait_kind_python_gil;
 /* A thread that was running a moment ago: whether it had woken up just to ask for the GIL. */
 bool wait_asks_for_gil(struct wait_look *l, struct wait *ret);
 extern const struct wait_kind wait_kind_python_wait; /* threading, queue, concurrent.futures, imports */
+extern const struct wait_kind wait_kind_python_tasks; /* asyncio's, in a circle */
 extern const struct wait_kind wait_kind_python_lock; /* Lock, RLock, multiprocessing's */
 
 /* Inside the kernel, in state D mostly. */

@@ -232,17 +232,20 @@ static bool refers(struct search *s)
 	return python_locals_each(p, s->frame, is_local, s);
 }
 
+bool look_name_in(struct python_look *look, const struct python_frame *frame, uint64_t object, char *buf, size_t size)
+{
+	struct search s = {.look = look, .frame = frame, .object = object, .buf = buf, .size = size};
+
+	return refers(&s);
+}
+
 bool look_object_name(struct python_look *look, pid_t tid, size_t from, uint64_t object, char *buf, size_t size)
 {
 	const struct python_frames *frames = look_frames(look, tid);
 
-	for (size_t i = from; i < frames->len && i < from + MOST_NAMING_FRAMES; i++) {
-		struct search s = {.look = look, .frame = &frames->data[i], .object = object, .buf = buf,
-			.size = size};
-
-		if (refers(&s))
+	for (size_t i = from; i < frames->len && i < from + MOST_NAMING_FRAMES; i++)
+		if (look_name_in(look, &frames->data[i], object, buf, size))
 			return true;
-	}
 	*buf = 0;
 	return false;
 }

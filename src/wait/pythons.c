@@ -114,6 +114,13 @@ pid_t look_thread(const struct python_look *look, size_t index)
 	return index < look->threads.len ? look->threads.data[index].tid : 0;
 }
 
+void look_copy_threads(const struct python_look *look, struct python_threads *ret)
+{
+	vec_each(&look->threads, t)
+		if (vec_push(ret, t->thread))
+			return;
+}
+
 /* Whether two addresses are of the same mapping, such as a thread's stack, which has its pthread_t as well. */
 static bool is_same_mapping(struct python_look *look, uint64_t a, uint64_t b)
 {

@@ -55,6 +55,9 @@ pid_t look_tid(const struct python_look *look, uint64_t pthread);
 /* Threads by number; 0: there are not so many. One thread may be there twice. */
 pid_t look_thread(const struct python_look *look, size_t index);
 
+/* All threads, appended. */
+void look_copy_threads(const struct python_look *look, struct python_threads *ret);
+
 /* All that threads are inside of; how many. */
 size_t look_insides(struct python_look *look, const struct look_inside **ret);
 
@@ -79,6 +82,9 @@ bool look_thread_objects(struct python_look *look, bool (*each)(void *ctx, uint6
  * one of its variables, "lock in work()". Looks at frames [from, from + few). False: nothing does.
  */
 bool look_object_name(struct python_look *look, pid_t tid, size_t from, uint64_t object, char *buf, size_t size);
+
+/* The same of one frame. */
+bool look_name_in(struct python_look *look, const struct python_frame *frame, uint64_t object, char *buf, size_t size);
 
 /* Whether the code of a frame names a global, a variable or an attribute that is the object. */
 bool look_mentions(struct python_look *look, const struct python_frame *frame, uint64_t object);

@@ -91,6 +91,7 @@ void wait_trouble_words(const struct wait *w, struct buf *out)
 	case WAIT_REMOTE:
 		buf_str(out, ", on another machine");
 		break;
+	case WAIT_TASK_CIRCLE: /* the detail tells */
 	case WAIT_TRACED:
 	case WAIT_FROZEN:
 	case WAIT_NO_TROUBLE:
@@ -255,6 +256,8 @@ void wait_sentence(const struct wait_verdict *v, struct buf *out)
 		buf_printf(out, "deadlock of %zu threads: ", v->chain.len - v->cycle_at);
 	else if (v->kind == VERDICT_SELF_DEADLOCK)
 		buf_str(out, "deadlock of a thread with itself: ");
+	else if (v->kind == VERDICT_TASK_DEADLOCK)
+		buf_str(out, "deadlock of asyncio tasks: ");
 	add_focus(v, out);
 	for (size_t i = 1; i < v->chain.len; i++) {
 		if (i == MOST_LINKS && v->chain.len > MOST_LINKS + 1) {

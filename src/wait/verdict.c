@@ -10,6 +10,7 @@ const char *verdict_kind_name(enum verdict_kind kind)
 	static const char *const names[VERDICT_KIND_COUNT] = {
 		[VERDICT_DEADLOCK] = "deadlock",
 		[VERDICT_SELF_DEADLOCK] = "self_deadlock",
+		[VERDICT_TASK_DEADLOCK] = "task_deadlock",
 		[VERDICT_LOCK_HOLDER] = "lock_holder",
 		[VERDICT_DEAD_OWNER] = "dead_owner",
 		[VERDICT_FORK_INHERITED] = "fork_inherited",
@@ -190,6 +191,8 @@ static enum verdict_kind kind_of_trouble(enum wait_trouble trouble)
 		return VERDICT_FROZEN;
 	case WAIT_TRACED:
 		return VERDICT_STOPPED;
+	case WAIT_TASK_CIRCLE:
+		return VERDICT_TASK_DEADLOCK;
 	case WAIT_NOBODY:
 	case WAIT_NO_TROUBLE:
 		break;

@@ -12,6 +12,7 @@
 enum verdict_kind {
 	VERDICT_DEADLOCK,       /* threads wait for each other in a circle */
 	VERDICT_SELF_DEADLOCK,  /* a thread waits for what it holds itself */
+	VERDICT_TASK_DEADLOCK,  /* tasks of asyncio do so, of the loop that the thread runs */
 	VERDICT_LOCK_HOLDER,    /* a thread of the same process is in the way */
 	VERDICT_DEAD_OWNER,
 	VERDICT_FORK_INHERITED,

@@ -49,8 +49,19 @@ def each_minor(function):
     tests_of(one_each(), function)
 
 
+def few():
+    """Of these, those between which the library has changed."""
+    return [p for p in one_each() if p.version[:2] in ((3, 8), (3, 11), (3, 13)) or p.version >= (3, 14)]
+
+
+def each_few(function):
+    tests_of(few(), function)
+
+
 def each_python(function):
-    tests_of([p for p in pythons() if "later" not in p.kinds], function)
+    """Nothing marks the runtime of a program before 3.10 that is stripped of all names."""
+    tests_of([p for p in pythons() if "later" not in p.kinds and ("bare" not in p.kinds or p.version >= (3, 10))],
+             function)
 
 
 def has_gil(python):
@@ -143,7 +154,7 @@ def attribute_lock(python):
     one_holder(python, "attribute-lock", "threading.Lock Cache.guard", "attribute wanted", "held")
 
 
-@each_minor
+@each_few
 def acquired_lock(python):
     one_holder(python, "acquired-lock", "threading.Lock Cache.guard", "acquired", "held")
 
@@ -154,13 +165,13 @@ def recursive_lock(python):
                grade="proven")
 
 
-@each_minor
+@each_few
 def lock_of_a_condition(python):
     one_holder(python, "condition-lock", "threading.Condition condition in condition_lock()", "condition wanted",
                "held", grade="proven")
 
 
-@each_minor
+@each_few
 def plain_lock_of_a_condition(python):
     one_holder(python, "plain-condition-lock", "threading.Condition condition in plain_condition_lock()",
                "plain condition wanted", "held")
@@ -197,7 +208,7 @@ def who_waits_for_a_condition_has_let_go_of_its_lock(python):
     hang.why("lock_holder").check("lock_holder", root="holder", grade="inferred")
 
 
-@each_minor
+@each_few
 def chain_of_three(python):
     hang = Hang(python, "chain")
     got = hang.why("lock_holder").check("lock_holder", root="holder", grade="inferred")
@@ -220,45 +231,45 @@ def idle(python, name, kind, mark, what, detail=None):
     return hang
 
 
-@each_minor
+@each_few
 def condition_that_nobody_notifies(python):
     idle(python, "condition", "python_condition", "never notified",
          "for threading.Condition ours in condition() to be notified")
 
 
-@each_minor
+@each_few
 def event_that_nobody_sets(python):
     idle(python, "event", "python_event", "never set", "for threading.Event to be set")
 
 
-@each_minor
+@each_few
 def semaphore_that_nobody_releases(python):
     idle(python, "semaphore", "python_semaphore", "never released", "for threading.Semaphore")
 
 
-@each_minor
+@each_few
 def barrier_that_does_not_fill(python):
     idle(python, "barrier", "python_barrier", "never full", "at threading.Barrier", "1 of 3 have come")
 
 
-@each_minor
+@each_few
 def queue_join(python):
     idle(python, "queue-join", "python_queue", "never done",
          "in queue.Queue.join() for all tasks of tasks in queue_join() to be done", "3 are not done")
 
 
-@each_minor
+@each_few
 def queue_get(python):
     idle(python, "queue-get", "python_queue", "never put", "in queue.Queue.get() for an item of a queue")
 
 
-@each_minor
+@each_few
 def queue_put(python):
     idle(python, "queue-put", "python_queue", "never taken",
          "in queue.Queue.put() for room in tasks in queue_put()", "it has all 1 that it may have")
 
 
-@each_minor
+@each_few
 def simple_queue(python):
     idle(python, "simple-queue", "python_queue", "simply never put", "in queue.SimpleQueue.get() for an item")
 
@@ -278,7 +289,7 @@ def end_of_the_program(python):
     hang.says("for the thread worker to end", "the program is at its end")
 
 
-@each_minor
+@each_few
 def future(python):
     hang = Hang(python, "future")
     hang.why("lock_holder").check("lock_holder", grade="inferred", focus=hang.pid)
@@ -287,7 +298,7 @@ def future(python):
     hang.says("concurrent.futures.Future result in future()", "ThreadPoolExecutor", "in for_ever")
 
 
-@each_minor
+@each_few
 def pool_that_waits_for_itself(python):
     hang = Hang(python, "pool-of-itself")
     hang.why("self_deadlock").check("self_deadlock", grade="inferred", focus=hang.pid)
@@ -329,7 +340,7 @@ def gil_and_mutex(python):
     hang.waits_at(keeper, "wants the mutex")
 
 
-@each_minor
+@each_few
 def gil_that_goes_round(python):
     """All get it now and then: nothing hangs."""
     has_gil(python)
@@ -356,7 +367,7 @@ def gil_of_another_interpreter(python):
     check(main["wait"]["kind"] == "sleep" and not main["blocked_by"], "%s" % main["wait"])
 
 
-@each_minor
+@each_few
 def share_of_the_gil(python):
     """How much of the time goes to it, and who has it, is told by looks over time."""
     has_gil(python)
@@ -371,7 +382,7 @@ def share_of_the_gil(python):
 
 # ---- processes ----
 
-@each_minor
+@each_few
 def full_pipe_of_multiprocessing(python):
     hang = Hang(python, "pipe-full")
     got = hang.why("peer_process").check("peer_process", focus=hang.pid)
@@ -390,13 +401,36 @@ def lock_that_was_held_at_a_fork(python):
     hang.says("forked", line("held"))
 
 
-@each_minor
+@each_few
 def lock_of_multiprocessing(python):
     hang = Hang(python, "process-lock")
     got = hang.why("peer_process").check("peer_process", grade="inferred", focus=hang.pid)
     hang.is_called(hang.pid, "multiprocessing.Lock lock in process_lock()")
     hang.waits_at(hang.pid, "process lock wanted")
     hang.waits_at(got.verdict["root"], "asleep")
+
+
+# ---- asyncio ----
+
+def tasks(python, name, mark, *words):
+    if python.version >= (3, 15):
+        skip("tasks of 3.15 are not read")
+    hang = Hang(python, name)
+    hang.why("task_deadlock").check("task_deadlock", root=hang.pid, focus=hang.pid, grade="inferred")
+    detail = hang.thread(hang.pid)["wait"]["detail"]
+    for word in words + ("(%s)" % line(mark), "Task-2", "Task-3"):
+        check(word in detail, "%r is not in: %s" % (word, detail))
+
+
+@each_minor
+def tasks_with_each_others_lock(python):
+    tasks(python, "asyncio-locks", "task wants", "for asyncio.Lock other in take()",
+          "taken at line %s" % line("task took").split(":")[1])
+
+
+@each_minor
+def tasks_that_await_each_other(python):
+    tasks(python, "asyncio-waits", "awaits", "awaits", "which awaits")
 
 
 main()

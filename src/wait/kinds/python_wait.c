@@ -127,9 +127,11 @@ static bool is_joined(void *ctx, uint64_t ident, uint64_t object)
 {
 	struct join_search *s = ctx;
 	struct python *p = look_python(s->o->look);
-	uint64_t handle = python_attribute(p, object, "_handle");
+	uint64_t handle = python_attribute(p, object, "_os_thread_handle");
 
 	(void)ident;
+	if (!handle)
+		handle = python_attribute(p, object, "_handle"); /* 3.13 */
 	if (s->lock && python_attribute(p, object, "_tstate_lock") == s->lock)
 		s->found = object;
 	if (s->o->parked && handle && python_read_u64(p, handle + python_layout(p)->object.bytes, &handle) &&
