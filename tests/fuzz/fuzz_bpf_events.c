@@ -58,7 +58,7 @@ static void decode_all(struct bpf_sampler *s, const uint8_t *data, size_t size)
 {
 	while (size > 3) {
 		/* Not OFF_CPU_EXIT: it gives its slot back to the program. */
-		uint32_t kind = data[0] % 4 == OFF_CPU_EXIT ? OFF_CPU_INTERVAL : data[0] % 4;
+		uint32_t kind = data[0] % 8 == OFF_CPU_EXIT ? OFF_CPU_INTERVAL : data[0] % 8;
 		size_t len = data[1] | (size_t)data[2] << 8;
 		bool is_task = data[0] == 255;
 
@@ -85,6 +85,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&s, 0, sizeof(s));
 	s.threads = threads;
 	s.kernel_names_refused = -1;
+	if (python_copier_new(&(struct python_copier_maps){0}, &s.python, NULL))
+		return 0;
 	if (capture_writer_to_fd(open("/dev/null", O_WRONLY | O_CLOEXEC), "null", &writer, NULL))
 		return 0;
 	if (!session_new(writer, &everything, &s.session, NULL)) {
@@ -93,6 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		session_free(s.session);
 	}
 	vec_release(&s.finished);
+	bpf_release_chains(&s);
+	python_copier_free(s.python);
 	capture_writer_abandon(writer);
 	return 0;
 }

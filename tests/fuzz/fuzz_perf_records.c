@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Any bytes as a stream of perf records, through the decoder into a session whose recording goes
- * to /dev/null; and as lines of /proc/PID/maps. The first byte says which.
+ * to /dev/null; and as lines of /proc/PID/maps; and as chains of Python frames that a program in the kernel has
+ * copied. The first byte says which.
  *
  * Process ids are moved beyond what a kernel gives out, so that no process of this machine is read.
  */
@@ -12,6 +13,7 @@
 
 #include "os/proc.h"
 #include "sample/perf/perf_priv.h"
+#include "sample/python/stopped.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -36,6 +38,28 @@ static void parse_lines(const uint8_t *data, size_t size)
 		line = next;
 	}
 	free(text);
+}
+
+/* In memory of exactly their size. */
+static void parse_chains(const uint8_t *data, size_t size)
+{
+	uint8_t *record = malloc(size + 1);
+	uint64_t *room = malloc(PYTHON_STOPPED_ROOM);
+	struct raw_chain chains[PYTHON_STOPPED_CHAINS];
+	size_t count;
+
+	memcpy(record, data, size);
+	count = python_stopped_read(record, size, room, chains, PYTHON_STOPPED_CHAINS);
+	for (size_t i = 0; i < count; i++) {
+		const struct python_chain *c = &chains[i].chain;
+
+		for (size_t k = 0; k < c->count; k++)
+			touched += c->links[k].at + c->links[k].marks;
+		for (size_t k = 0; k < c->cframe_count; k++)
+			touched += c->cframes[k];
+	}
+	free(room);
+	free(record);
 }
 
 /* Ids at `offset` of the record; few different ones, so that records meet. */
@@ -135,6 +159,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (data[0] & 1) {
 		parse_lines(data + 1, size - 1);
+		return 0;
+	}
+	if (data[0] == 'P') {
+		parse_chains(data + 1, size - 1);
 		return 0;
 	}
 	if (capture_writer_to_fd(open("/dev/null", O_WRONLY | O_CLOEXEC), "null", &writer, NULL))

@@ -144,7 +144,7 @@ def add_python(suite):
             stack, _, ns = line.rpartition(" ")
             on += int(ns) if "spin" in stack else 0
             off += int(ns) if ";[syscall" in stack and "<module>" in stack else 0
-        check(on > 1e9 and off > 0.2e9 and got.quality["python_torn"] <= got.samples / 20,
+        check(on > 1e9 and off > 10e6 and got.quality["python_torn"] <= got.samples / 20,
               "%d %d %s\n%s\n%s" % (on, off, got.quality, got.stacks[:40], "\n".join(lines)[:600]))
         check(got.share("seventy") > 1.6 * got.share("thirty"), "%s" % got.stacks)
         print("%d samples, %d with Python frames" % (got.samples, got.quality["python_stacks"]))

@@ -13,6 +13,7 @@
 #include "bpf/snapshot.h"
 
 #include <off_cpu.skel.h>
+#include <python.skel.h>
 #include <snapshot.skel.h>
 
 /* ---- the ring ---- */
@@ -289,6 +290,23 @@ static int load_snapshot(void *skeleton)
 	return snapshot_bpf__load(skeleton);
 }
 
+static int load_python(void *skeleton)
+{
+	return python_bpf__load(skeleton);
+}
+
+TEST(the_verifier_takes_python)
+{
+	struct python_bpf *skeleton;
+
+	libbpf_set_print(silent);
+	skeleton = python_bpf__open();
+	check(skeleton);
+	if (skeleton)
+		check_instructions(skeleton->obj, load_python, skeleton, 1);
+	python_bpf__destroy(skeleton);
+}
+
 TEST(the_verifier_takes_off_cpu)
 {
 	struct off_cpu_bpf *skeleton;
@@ -319,5 +337,6 @@ int main(int argc, char **argv)
 		T(ring_waits_for_what_is_being_written), T(ring_with_a_length_that_cannot_be),
 		T(an_interval_without_a_stack), T(a_waker_belongs_to_its_interval_alone),
 		T(intervals_in_the_order_of_their_ends), T(events_that_make_no_sense),
-		T(the_verifier_takes_off_cpu), T(the_verifier_takes_snapshot));
+		T(the_verifier_takes_off_cpu), T(the_verifier_takes_python),
+		T(the_verifier_takes_snapshot));
 }
