@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "python/code.h"
 
-#include "base/cleanup.h"
+#include "base/hash.h"
 #include "python/python_priv.h"
 #include "python/text.h"
 
@@ -19,17 +19,20 @@ struct identity {
 
 struct code_entry {
 	struct table_node node; /* key: its address */
+	struct table_node again; /* key: its address and all that it says */
 	struct python_code code;
 	struct identity identity;
 	uint64_t look; /* when it was last compared */
 	struct python_ranges ranges;
 	uint32_t bytecode_bytes;
 	char *text;    /* name and file */
+	size_t text_bytes;
 	struct code_entry *next; /* of all that were ever made */
 };
 
 struct python_codes {
-	struct table by_address;
+	struct table by_address; /* what stands there now, as far as it is known */
+	struct table ever;
 	struct code_entry *all;
 	uint32_t serials;
 };
@@ -146,6 +149,7 @@ static int read_names(struct python *p, struct code_entry *e)
 		return -ENOMEM;
 	}
 	e->text = text.data;
+	e->text_bytes = text.len;
 	e->code.name = e->text;
 	e->code.file = e->text + file_at;
 	return 0;
@@ -175,6 +179,65 @@ static int fill_entry(struct python *p, struct code_entry *e)
 	return read_ranges(p, e);
 }
 
+/* ---- code that is made over and over ---- */
+
+static uint64_t content_key(const struct code_entry *e)
+{
+	uint64_t key = hash_bytes(e->text, e->text_bytes);
+
+	if (e->ranges.len)
+		key = hash_pair(key, hash_bytes(e->ranges.data, e->ranges.len * sizeof(*e->ranges.data)));
+	return hash_pair(key, e->code.address);
+}
+
+static bool same_content(const struct code_entry *a, const struct code_entry *b)
+{
+	return a->code.address == b->code.address && a->text_bytes == b->text_bytes &&
+		!memcmp(a->text, b->text, a->text_bytes) && a->code.first_line == b->code.first_line &&
+		a->code.flags == b->code.flags && a->code.arguments == b->code.arguments &&
+		a->code.keyword_only == b->code.keyword_only && a->bytecode_bytes == b->bytecode_bytes &&
+		a->ranges.len == b->ranges.len &&
+		(!a->ranges.len ||
+			!memcmp(a->ranges.data, b->ranges.data, a->ranges.len * sizeof(*a->ranges.data)));
+}
+
+/*
+ * A program that calls exec() in a loop makes the same function over and over, mostly in the same few places. When
+ * one of them was there before, it is that one: otherwise a long recording would keep one for each.
+ */
+static bool revive(struct python *p, const struct code_entry *fresh, struct code_entry **ret)
+{
+	struct table_node *node = table_find(&p->codes->ever, content_key(fresh));
+	struct code_entry *e;
+
+	if (!node)
+		return false;
+	e = (struct code_entry *)((char *)node - offsetof(struct code_entry, again));
+	if (!same_content(e, fresh))
+		return false;
+	e->identity = fresh->identity;
+	e->look = fresh->look;
+	*ret = e;
+	return true;
+}
+
+static int keep(struct python *p, struct code_entry *e)
+{
+	uint64_t key = content_key(e);
+
+	if (table_add(&p->codes->by_address, &e->node, e->code.address))
+		return -ENOMEM;
+	/* Where two have the same key, the second is not found again. */
+	if (!table_find(&p->codes->ever, key) && table_add(&p->codes->ever, &e->again, key)) {
+		table_remove(&p->codes->by_address, &e->node);
+		return -ENOMEM;
+	}
+	e->code.serial = p->codes->serials++;
+	e->next = p->codes->all;
+	p->codes->all = e;
+	return 0;
+}
+
 static int add_entry(struct python *p, uint64_t address, const struct identity *identity,
 	struct code_entry **ret)
 {
@@ -187,15 +250,16 @@ static int add_entry(struct python *p, uint64_t address, const struct identity *
 	e->look = p->look;
 	e->code.address = address;
 	err = fill_entry(p, e);
+	if (!err && revive(p, e, ret)) {
+		entry_free(e);
+		return table_add(&p->codes->by_address, &(*ret)->node, address);
+	}
 	if (!err)
-		err = table_add(&p->codes->by_address, &e->node, address);
+		err = keep(p, e);
 	if (err) {
 		entry_free(e);
 		return err;
 	}
-	e->code.serial = p->codes->serials++;
-	e->next = p->codes->all;
-	p->codes->all = e;
 	*ret = e;
 	return 0;
 }
@@ -258,5 +322,6 @@ void python_codes_free(struct python_codes *codes)
 		codes->all = next;
 	}
 	table_release(&codes->by_address);
+	table_release(&codes->ever);
 	free(codes);
 }

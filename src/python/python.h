@@ -159,7 +159,7 @@ void python_chain_read_from(struct python *p, uint64_t frame, struct python_chai
 struct python_code {
 	uint64_t address;
 	uint32_t serial;       /* 0, 1, 2...: no two have the same, also when one is freed and another
-				  stands in its place */
+				  stands in its place; unless that is the same in all that is here, and in its lines */
 	const char *name;      /* qualified; up to 3.10 the bare name, "" where it cannot be read. UTF-8. */
 	const char *file;      /* as the program gave it; "" where it cannot be read. UTF-8. */
 	uint32_t first_line;

@@ -320,6 +320,11 @@ TEST(another_code_object_at_the_same_place_is_another_one)
 		check(before->serial != after->serial);
 		python_refresh(p);
 		check(!python_code(p, code, &same) && same == after);
+		/* The first one again, made anew. */
+		image_u64(im, code, im->layout.code.name, image_str(im, "leaf"));
+		image_u64(im, code, im->layout.code.qualname, image_str(im, "leaf"));
+		python_refresh(p);
+		check(!python_code(p, code, &same) && same == before);
 		image_u64(im, code, im->layout.object.type, im->str_type);
 		python_refresh(p);
 		check(!python_code(p, code, &same) && !same);
