@@ -25,6 +25,7 @@
 #define MOST_SAVED (64ULL << 20)
 #define MOST_STACK (1ULL << 30)
 #define MOST_FRAMES 16384u
+#define MOST_BASES 64u
 #define TYPE_SLOTS 1024u
 
 /* The part of a C stack that was copied. */
@@ -45,25 +46,28 @@ struct greenlets_look {
 	bool failed;
 };
 
+/* The type greenlet.greenlet, from which this one derives; NULL: it does not. */
+static const struct python_type *greenlet_type(struct python *p, const struct python_type *t)
+{
+	for (unsigned i = 0; t && i < MOST_BASES; i++) {
+		uint64_t base;
+
+		if (!strcmp(t->name, "greenlet.greenlet"))
+			return t;
+		t = python_read_u64(p, t->address + p->layout.type.base, &base) ? python_type(p, base) : NULL;
+	}
+	return NULL;
+}
+
 static bool is_greenlet(struct greenlets_look *look, uint64_t object)
 {
 	uint64_t type = python_type_of(look->p, object), slot = type >> 4 & (TYPE_SLOTS - 1);
-	const struct python_type *t;
 
 	if (!type)
 		return false;
-	if (look->types[slot].type == type)
-		return look->types[slot].is;
-	look->types[slot].type = type;
-	look->types[slot].is = false;
-	t = python_type(look->p, type);
-	for (unsigned i = 0; t && i < 64 && !look->types[slot].is; i++) {
-		uint64_t base;
-
-		look->types[slot].is = !strcmp(t->name, "greenlet.greenlet");
-		t = python_read_u64(look->p, t->address + look->p->layout.type.base, &base)
-			? python_type(look->p, base)
-			: NULL;
+	if (look->types[slot].type != type) {
+		look->types[slot].type = type;
+		look->types[slot].is = greenlet_type(look->p, python_type(look->p, type));
 	}
 	return look->types[slot].is;
 }
@@ -85,16 +89,11 @@ static size_t read_words(struct greenlets_look *look, const struct python_type *
 	uint64_t *words)
 {
 	struct python *p = look->p;
-	const struct python_type *base = type;
-	uint64_t parts, next;
+	const struct python_type *base = greenlet_type(p, type);
+	uint64_t parts;
 
-	while (strcmp(base->name, "greenlet.greenlet") != 0) {
-		if (!python_read_u64(p, base->address + p->layout.type.base, &next))
-			return 0;
-		base = python_type(p, next);
-		if (!base)
-			return 0;
-	}
+	if (!base)
+		return 0;
 	if (base->basic_bytes > LEAST_BYTES) {
 		size_t count = base->basic_bytes / 8 < MOST_WORDS ? base->basic_bytes / 8 : MOST_WORDS;
 
@@ -263,6 +262,45 @@ static int by_address(const void *a, const void *b)
 	return (x->address > y->address) - (x->address < y->address);
 }
 
+static struct greenlets_look *begin(struct python *p, const struct python_threads *threads,
+	struct python_greenlets *ret)
+{
+	struct greenlets_look *look = (struct greenlets_look *)calloc(1, sizeof(*look));
+
+	if (!look)
+		return NULL;
+	look->links = (struct python_link *)calloc(MOST_FRAMES, sizeof(*look->links));
+	look->p = p;
+	look->threads = threads;
+	look->ret = ret;
+	if (look->links)
+		return look;
+	free(look);
+	return NULL;
+}
+
+static void end(struct greenlets_look *look)
+{
+	free(look->links);
+	free(look);
+}
+
+int python_greenlet(struct python *p, const struct python_threads *threads, uint64_t object,
+	struct python_greenlets *ret)
+{
+	struct greenlets_look *look;
+	int rc;
+
+	if (!greenlet_type(p, python_type_of_object(p, object)))
+		return 0;
+	look = begin(p, threads, ret);
+	if (!look)
+		return -ENOMEM;
+	rc = look_at(look, object) ? -ENOMEM : 0;
+	end(look);
+	return rc;
+}
+
 int python_greenlets(struct python *p, const struct python_threads *threads, struct python_greenlets *ret,
 	struct err *err)
 {
@@ -273,16 +311,9 @@ int python_greenlets(struct python *p, const struct python_threads *threads, str
 	ret->imported = is_imported(p, threads);
 	if (!ret->imported)
 		return 0;
-	look = (struct greenlets_look *)calloc(1, sizeof(*look));
-	if (look)
-		look->links = (struct python_link *)calloc(MOST_FRAMES, sizeof(*look->links));
-	if (!look || !look->links) {
-		free(look);
+	look = begin(p, threads, ret);
+	if (!look)
 		return err_nomem(err);
-	}
-	look->p = p;
-	look->threads = threads;
-	look->ret = ret;
 	rc = python_census(p, &(struct python_census_options){0}, &census, err);
 	if (!rc && marks_each(&census.objects_at, look_at, look))
 		rc = err_nomem(err);
@@ -290,8 +321,7 @@ int python_greenlets(struct python *p, const struct python_threads *threads, str
 	if (ret->greenlets.len)
 		qsort(ret->greenlets.data, ret->greenlets.len, sizeof(*ret->greenlets.data), by_address);
 	python_census_release(&census);
-	free(look->links);
-	free(look);
+	end(look);
 	return rc;
 }
 

@@ -37,6 +37,11 @@ struct python_greenlets {
  */
 int python_greenlets(struct python *p, const struct python_threads *threads, struct python_greenlets *ret,
 	struct err *err);
+
+/* The same of one object that is at hand, added to *ret as it is found; nothing where it is no greenlet. -ENOMEM. */
+int python_greenlet(struct python *p, const struct python_threads *threads, uint64_t object,
+	struct python_greenlets *ret);
+
 void python_greenlets_release(struct python_greenlets *g);
 
 #endif

@@ -15,8 +15,10 @@
 #include "base/cursor.h"
 #include "python/alive.h"
 #include "python/census.h"
+#include "python/greenlets.h"
 #include "python/object.h"
 #include "python/python.h"
+#include "python/tasks.h"
 
 #define PAGE 4096u
 #define MOST_SPANS 8192
@@ -106,6 +108,61 @@ static void read_spans(struct cursor *c, struct memory *m)
 	qsort(m->spans, m->count, sizeof(m->spans[0]), by_address);
 }
 
+/* What points into a list of frames points to some that are there. */
+static void check_part(const struct python_frames *frames, size_t first, size_t count)
+{
+	if (first > frames->len || count > frames->len - first)
+		abort();
+}
+
+static void check_tasks(const struct python_tasks *t)
+{
+	vec_each(&t->tasks, task)
+	{
+		check_part(&t->frames, task->first_frame, task->frame_count);
+		if (!task->type || !task->name || !task->wait.words ||
+			(task->loop != PYTHON_NO_LOOP && task->loop >= t->loops.len))
+			abort();
+		vec_each(&task->waits_for, other)
+			if (*other >= t->tasks.len)
+				abort();
+		if (python_tasks_find(t, task->address) != task - t->tasks.data)
+			abort();
+	}
+	vec_each(&t->holds, hold)
+		if (hold->task >= t->tasks.len || hold->frame >= t->frames.len)
+			abort();
+}
+
+static void look_at_tasks(struct python *p, const struct python_threads *threads)
+{
+	struct python_tasks tasks = {0};
+	struct err err = {0};
+
+	if (python_tasks(p, threads, &tasks, &err) && !*err.text)
+		abort();
+	check_tasks(&tasks);
+	python_tasks_release(&tasks);
+}
+
+static void look_at_greenlet(struct python *p, uint64_t object)
+{
+	struct python_greenlets greenlets = {0};
+	struct python_threads none = {0};
+
+	if (python_greenlet(p, &none, object, &greenlets))
+		abort();
+	vec_each(&greenlets.greenlets, g)
+		check_part(&greenlets.frames, g->first_frame, g->frame_count);
+	python_greenlets_release(&greenlets);
+}
+
+static void show_object(struct python *p, uint64_t object, struct buf *text)
+{
+	python_show(p, object, 100, 2, text);
+	look_at_greenlet(p, object);
+}
+
 static void show_frame(struct python *p, uint64_t at)
 {
 	struct buf text = {0};
@@ -113,7 +170,7 @@ static void show_frame(struct python *p, uint64_t at)
 
 	for (uint64_t i = 0; i < 16; i++)
 		if (python_read_u64(p, at + 72 + i * 8, &word))
-			python_show(p, word & ~3ULL, 100, 2, &text);
+			show_object(p, word & ~3ULL, &text);
 	buf_release(&text);
 }
 
@@ -182,6 +239,7 @@ static void look(struct python *p)
 		look_at_thread(p, &threads.data[i]);
 	if (threads.len)
 		(void)python_module(p, threads.data[0].interpreter, "threading");
+	look_at_tasks(p, &threads);
 	if (!python_census(p, &options, &census, NULL))
 		for (size_t row = 0; row < 3; row++)
 			ask_why(p, &census, row * census.rows.len / 3);

@@ -13,7 +13,9 @@
 #include "base/clock.h"
 #include "elf/elf_file.h"
 #include "python/census.h"
+#include "python/greenlets.h"
 #include "python/python.h"
+#include "python/tasks.h"
 #include "python/python_priv.h"
 
 #define FRAMES 20000
@@ -76,16 +78,31 @@ static void write_span(struct python *p, const struct span *s, struct buf *out)
 }
 
 /* What fuzz_python looks at besides. */
-static void look_at_objects(struct python *p, const struct python_frames *frames)
+static void look_at_objects(struct python *p, const struct python_threads *threads,
+	const struct python_frames *frames)
 {
+	struct python_greenlets greenlets = {0};
 	struct buf text = {0};
 	uint64_t word;
 
 	vec_each(frames, f)
 		for (uint64_t i = 0; recording && i < 16; i++)
-			if (f < frames->data + 4 && python_read_u64(p, f->at + 72 + i * 8, &word))
+			if (f < frames->data + 4 && python_read_u64(p, f->at + 72 + i * 8, &word)) {
 				python_show(p, word & ~3ULL, 100, 2, &text);
+				if (python_greenlet(p, threads, word & ~3ULL, &greenlets))
+					abort();
+			}
+	python_greenlets_release(&greenlets);
 	buf_release(&text);
+}
+
+static void look_at_tasks(struct python *p, const struct python_threads *threads)
+{
+	struct python_tasks tasks = {0};
+
+	if (recording)
+		(void)python_tasks(p, threads, &tasks, NULL);
+	python_tasks_release(&tasks);
 }
 
 static void count_some_objects(struct python *p)
@@ -259,7 +276,7 @@ static int look(struct python *p, const uint32_t *tids, size_t tid_count, struct
 		python_chain_read(p, t->address, &chain);
 		if (python_frames(p, &chain, &frames))
 			abort();
-		look_at_objects(p, &frames);
+		look_at_objects(p, &threads, &frames);
 		torn += chain.torn != PYTHON_WHOLE;
 		buf_printf(out, "%s\n{\"id\": %u, \"address\": %" PRIu64 ", \"pthread\": %" PRIu64
 				", \"interpreter\": %" PRId64 ", \"main\": %s, \"torn\": %d, \"frames\": [",
@@ -273,6 +290,7 @@ static int look(struct python *p, const uint32_t *tids, size_t tid_count, struct
 		buf_str(out, "]}");
 	}
 	buf_str(out, "]");
+	look_at_tasks(p, &threads);
 	vec_release(&threads);
 	vec_release(&frames);
 	return bad ? -1 : torn;
