@@ -322,14 +322,18 @@ static void group_words(struct wait *w, uint64_t object, const struct python_fra
 	take_tasks(w, attribute(w, object, "_tasks"), "");
 }
 
+/* A future that is no task says no more. */
 static void one_task(struct wait *w, uint64_t task, const char *what)
 {
 	struct future f;
 
 	buf_str(&w->words, what);
+	w->ret->kind = PYTHON_WAIT_FUTURE;
 	if (!future_look(w->look, task, &f))
 		return;
 	take_task(w, task);
+	if (f.task)
+		w->ret->kind = PYTHON_WAIT_TASK;
 	if (f.task)
 		task_name(w->look, &f, &w->words);
 	else
@@ -414,7 +418,6 @@ static void in_sleep(struct wait *w, const struct python_frame *frame)
 
 static void in_wait_for(struct wait *w, const struct python_frame *frame)
 {
-	w->ret->kind = PYTHON_WAIT_TASK;
 	one_task(w, python_local(w->p, frame, "fut"), "");
 	buf_str(&w->words, " by asyncio.wait_for()");
 }
@@ -562,7 +565,6 @@ static void by_future(struct wait *w)
 
 	w->ret->kind = PYTHON_WAIT_FUTURE;
 	if (w->future.task) {
-		w->ret->kind = PYTHON_WAIT_TASK;
 		one_task(w, w->future.address, "");
 		return;
 	}
@@ -576,7 +578,6 @@ static void by_future(struct wait *w)
 		return;
 	}
 	if (c.shielded) {
-		w->ret->kind = PYTHON_WAIT_TASK;
 		one_task(w, c.shielded, "asyncio.shield() of ");
 		return;
 	}

@@ -16,6 +16,7 @@
 #include "python/alive.h"
 #include "python/census.h"
 #include "python/greenlets.h"
+#include "python/layout.h"
 #include "python/object.h"
 #include "python/python.h"
 #include "python/tasks.h"
@@ -169,7 +170,7 @@ static void show_frame(struct python *p, uint64_t at)
 	uint64_t word;
 
 	for (uint64_t i = 0; i < 16; i++)
-		if (python_read_u64(p, at + 72 + i * 8, &word))
+		if (python_read_u64(p, at + python_layout(p)->frame.locals + i * 8, &word))
 			show_object(p, word & ~3ULL, &text);
 	buf_release(&text);
 }

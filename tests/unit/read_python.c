@@ -87,7 +87,7 @@ static void look_at_objects(struct python *p, const struct python_threads *threa
 
 	vec_each(frames, f)
 		for (uint64_t i = 0; recording && i < 16; i++)
-			if (f < frames->data + 4 && python_read_u64(p, f->at + 72 + i * 8, &word)) {
+			if (f < frames->data + 4 && python_read_u64(p, f->at + python_layout(p)->frame.locals + i * 8, &word)) {
 				python_show(p, word & ~3ULL, 100, 2, &text);
 				if (python_greenlet(p, threads, word & ~3ULL, &greenlets))
 					abort();
