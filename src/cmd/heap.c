@@ -104,13 +104,15 @@ static int print(struct heap *h, const struct buf *text)
 }
 
 /* One census, and what has changed since the one before. */
-static int report(struct heap *h, const struct python_census *earlier, const struct python_census *c,
+static int report(struct heap *h, const struct python_census *earlier, struct python_census *c,
 	struct census_facts *facts, struct err *err)
 {
 	struct census_options options = {.term = h->term, .top = h->args->top, .loose = h->args->all};
 	struct buf text = {0};
 	int rc;
 
+	if (python_pools(h->process->python, &c->objects_at, &facts->pools))
+		return err_nomem(err);
 	facts->pid = (int)h->pid;
 	facts->name = h->name;
 	facts->version = python_version_text(h->process->python);

@@ -93,6 +93,33 @@ static void add_doubts(const struct python_census *c, const struct term *t, stru
 	}
 }
 
+/* An arena that is mostly empty is worth a word: it is not given back. */
+#define MOSTLY_EMPTY_PERCENT 70
+
+static void add_pools(const struct python_pools *p, const struct term *t, struct buf *out)
+{
+	double used = percent_of(p->used_bytes, p->arena_bytes);
+
+	if (!p->arenas)
+		return;
+	paint_on(out, t, used < MOSTLY_EMPTY_PERCENT ? PAINT_WARN : PAINT_DIM);
+	buf_str(out, "Small blocks (up to 512 bytes): ");
+	words_bytes(out, p->used_bytes);
+	buf_str(out, " in use of ");
+	words_bytes(out, p->arena_bytes);
+	buf_str(out, " in ");
+	words_count(out, p->arenas);
+	buf_str(out, p->arenas == 1 ? " arena" : " arenas");
+	if (used < MOSTLY_EMPTY_PERCENT) {
+		buf_str(out, " (");
+		words_share(out, used);
+		buf_str(out, "): an arena is given back when nothing of it is in use any more");
+	}
+	buf_char(out, '.');
+	paint_off(out, t, used < MOSTLY_EMPTY_PERCENT ? PAINT_WARN : PAINT_DIM);
+	buf_char(out, '\n');
+}
+
 static void add_blind_spots(const struct python_census *c, const struct census_facts *f,
 	const struct census_options *o, struct buf *out)
 {
@@ -169,6 +196,7 @@ int view_census(const struct python_census *c, const struct census_facts *f, con
 	add_headline(c, f, out);
 	add_rows(c, o, out);
 	add_doubts(c, &o->term, out);
+	add_pools(&f->pools, &o->term, out);
 	add_blind_spots(c, f, o, out);
 	return out->failed ? err_nomem(err) : 0;
 }
@@ -283,6 +311,9 @@ int view_census_json(const struct python_census *earlier, const struct python_ce
 		c->interpreters);
 	buf_printf(out, ",\"gaps\":%" PRIu64 ",\"again\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"cut\":%s,", c->gaps,
 		c->again, c->lost, c->cut ? "true" : "false");
+	buf_printf(out, "\"pools\":{\"arenas\":%" PRIu64 ",\"arena_bytes\":%" PRIu64 ",\"pools\":%" PRIu64
+		",\"pool_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64 "},", f->pools.arenas, f->pools.arena_bytes,
+		f->pools.pools, f->pools.pool_bytes, f->pools.used_bytes);
 	json_rows(c, o->top, out);
 	if (earlier)
 		rc = json_growth(earlier, c, o->top, out, err);

@@ -11,12 +11,14 @@
 #include "base/err.h"
 #include "base/term.h"
 #include "python/census.h"
+#include "python/pools.h"
 
 struct census_facts {
 	int pid;
 	const char *name;     /* of the process */
 	const char *version;  /* of CPython */
 	uint64_t resident_bytes; /* of the process, 0: not known */
+	struct python_pools pools;
 	uint64_t took_ns;     /* for this census */
 	uint64_t since_ns;    /* time since the first one */
 	uint64_t gap_ns;      /* since the one before */

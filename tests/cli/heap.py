@@ -69,8 +69,9 @@ def the_table():
     check(re.match(r"\S+ \(%d\), CPython 3\.[\d.]+: [\d,]+ objects of \d+ types, [\d.]+ [KM]iB, counted in " % child.pid,
                    lines[0]), lines[0])
     check(lines[1] == "" and lines[2].split() == ["objects", "bytes", "type"], "%r" % lines[1:3])
-    check(len(lines) == 10 and re.search(r"of \d+ more types$", lines[6]) and not lines[7], "%r" % lines)
-    check(lines[8].startswith("Not counted: str, bytes, int") and lines[9].startswith("Not seen: "), "%r" % lines[8:])
+    check(len(lines) == 11 and re.search(r"of \d+ more types$", lines[6]) and not lines[7], "%r" % lines)
+    check(re.match(r"Small blocks \(up to 512 bytes\): \S+ [KM]iB in use of \S+ [KM]iB in \d+ arena", lines[8]), lines[8])
+    check(lines[9].startswith("Not counted: str, bytes, int") and lines[10].startswith("Not seen: "), "%r" % lines[8:])
     check(any(re.search(r"^ +4,321 .* __main__\.Leaky$", line) for line in lines), "%r" % lines)
     full = sonde("heap", "--all", child.pid).stdout.decode()
     check("Not counted" not in full and re.search(r"  str$", full, re.M), full)

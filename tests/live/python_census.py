@@ -4,6 +4,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -27,14 +28,14 @@ KEPT = {
 class Heap:
     """The program, started and asked. Files are in /tmp: that is where interpreters in a root of their own see them."""
 
-    def __init__(self, python, *arguments):
+    def __init__(self, python, *arguments, stderr=subprocess.DEVNULL):
         self.told_path = work("told.txt")
         copy = work("python_heap.py")
         with open(PROGRAM) as source, open(copy, "w") as out:
             out.write(source.read())
         os.chmod(os.path.dirname(copy), 0o755)
         self.child = start(python.command + [copy, self.told_path] + list(arguments), env=python.environment(),
-                           stdin=subprocess.PIPE)
+                           stdin=subprocess.PIPE, stderr=stderr)
         self.pid = self.child.pid
         with open(self.told_path) as told:
             self.told = ast.literal_eval(told.read())
@@ -107,6 +108,24 @@ def counts(python):
         for name, share in (("__main__.Slotted", 0), ("list", 0.01), ("dict", 0.05), ("set", 0.01), ("function", 0.01)):
             check(near(mine[name]["bytes"], heap.told[name][1], share),
                   "%s: %d bytes, getsizeof() says %d" % (name, mine[name]["bytes"], heap.told[name][1]))
+
+
+@each_python
+def pools(python):
+    """What the allocator of small blocks says of itself."""
+    with open(work("stats"), "w") as stats, Heap(python, stderr=stats) as heap:
+        census, = heap.census()
+        with open(work("stats")) as stats:
+            text = stats.read()
+        said = re.search(r"# bytes in allocated blocks += +([\d,]+)", text)
+        arenas = re.search(r"# arenas allocated current += +([\d,]+)", text)
+        if not said:
+            skip("%s tells nothing: %r" % (python.label, text[:200]))
+        used, count = int(said[1].replace(",", "")), int(arenas[1].replace(",", ""))
+        mine = census["pools"]
+        check(near(mine["used_bytes"], used, 0.02), "%d bytes in use, the allocator says %d" % (mine["used_bytes"], used))
+        check(near(mine["arenas"], count, 0.02), "%d arenas, the allocator says %d" % (mine["arenas"], count))
+        check(mine["used_bytes"] <= mine["pool_bytes"] <= mine["arena_bytes"], "%r" % mine)
 
 
 @each_python

@@ -68,6 +68,9 @@ def thread_body(started):
 
 
 CACHE = {"other": None, "key": [None, None, None, InModule()]}
+# Most of the blocks of many pools are free again.
+SPARSE = [[i] for i in range(80000)]
+SPARSE = SPARSE[::40]
 MANY = [Many(i) for i in range(5000)]
 SLOTTED = {i: Slotted() for i in range(3000)}
 INNER = [Outer.Inner() for i in range(700)]
@@ -122,6 +125,9 @@ del out, told
 one, two = Nobody(), Nobody()
 one.other, two.other = two, one
 del one, two
+# What the allocator says, on stderr.
+sys._debugmallocstats()
+sys.stderr.flush()
 print("ready", flush=True)
 while len(sys.argv) > 2:
     line = sys.stdin.readline()
