@@ -33,6 +33,17 @@ static bool is_entry(const struct python *p, const struct python_link *link)
 	return p->minor <= 10 || (p->minor == 11 && mark(p, link, p->layout.frame.is_entry));
 }
 
+bool python_chain_has_root(const struct python *p, const struct python_chain *chain)
+{
+	const struct python_link *last = chain->count ? &chain->links[chain->count - 1] : NULL;
+
+	if (chain->torn == PYTHON_CUT || chain->torn == PYTHON_UNREADABLE)
+		return false;
+	if (!last || p->minor <= 10)
+		return true;
+	return p->minor == 11 ? is_entry(p, last) : mark(p, last, p->layout.frame.owner) >= OWNER_SHIM;
+}
+
 /*
  * Frames and cframes are paired from the outer end: the innermost call may have put one there and not yet the other.
  * Where one of the two is cut off, from the inner end.

@@ -151,6 +151,13 @@ const struct python_chain_layout *python_chain_layout(const struct python *p);
 /* Copies the chain of a thread. Fills links and cframes as far as there is room. `torn` says the rest. */
 void python_chain_read(struct python *p, uint64_t thread, struct python_chain *ret);
 
+/*
+ * Whether the outermost frame of a thread's chain is there. It is not in chains that are PYTHON_CUT or PYTHON_UNREADABLE,
+ * nor, from 3.11 on, in those of a thread that is just about to leave a generator: the link from that to its
+ * caller is cut a few instructions before the caller is the innermost frame. Only for whole chains of threads.
+ */
+bool python_chain_has_root(const struct python *p, const struct python_chain *chain);
+
 /* The same from a frame on: of a generator, a coroutine, a greenlet that does not run. cframes: none. */
 void python_chain_read_from(struct python *p, uint64_t frame, struct python_chain *ret);
 
@@ -196,6 +203,7 @@ struct python_frame {
 	 */
 	bool entry;
 	uint64_t marker;
+	bool missing; /* stands for frames that could not be had; never from python_frames() */
 };
 VEC_TYPE(python_frames, struct python_frame);
 

@@ -135,7 +135,8 @@ def impossible(stacks):
     bad = []
     for stack in stacks:
         names = [f.rpartition(".")[2] for f, _ in stack]
-        if any(inner in CALLERS and outer not in CALLERS[inner] for outer, inner in zip(names, names[1:])):
+        if any(inner in CALLERS and outer not in CALLERS[inner] and not outer.startswith("[missing")
+               for outer, inner in zip(names, names[1:])):
             bad.append(names)
     return bad
 

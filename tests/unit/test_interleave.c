@@ -107,6 +107,25 @@ TEST(a_call_that_has_no_frame_yet)
 	check_u64(before[2], 7);
 }
 
+TEST(without_the_outermost_from_the_innermost_call)
+{
+	struct native_stack n = stack_of(8, true); /* calls at 1, 3, 5, 7 */
+	struct python_frame generator[] = {inner(), {.missing = true}};
+	struct python_frame each[] = {entry(0), entry(0), {.missing = true}};
+	size_t before[3];
+
+	check_u64(python_interleave(&n, generator, 2, before), 0);
+	check_u64(before[0], 1);
+	check_u64(before[1], 1);
+	check_u64(python_interleave(&n, each, 3, before), 0);
+	check_u64(before[0], 1);
+	check_u64(before[1], 3);
+	check_u64(before[2], 5);
+	n.evaluates = NULL;
+	check_u64(python_interleave(&n, generator, 2, before), 0);
+	check_u64(before[1], 8);
+}
+
 TEST(frames_beyond_a_cut)
 {
 	struct native_stack n = stack_of(4, false); /* calls at 1, 3 */
@@ -135,6 +154,7 @@ int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(frames_go_to_the_call_that_runs_them), T(what_was_returned_from_is_stale),
 		T(outside_of_a_stack_that_is_cut_off), T(a_frame_on_another_stack_between),
+		T(without_the_outermost_from_the_innermost_call),
 		T(without_markers_by_order), T(a_call_that_has_no_frame_yet), T(frames_beyond_a_cut),
 		T(no_native_frames_at_all));
 }

@@ -97,11 +97,31 @@ static void by_order(const struct native_stack *n, size_t count, size_t *ret_bef
 		ret_before[frame++] = n->count;
 }
 
+/* Where the outermost frames are missing, calls are counted from the innermost: one a group of frames. */
+static void by_order_from_leaf(const struct native_stack *n, const struct python_frame *frames, size_t count,
+	size_t *ret_before)
+{
+	size_t at = 0, end;
+
+	for (size_t i = 0; i < count; i = end, at++) {
+		end = group_end(frames, i, count);
+		while (at < n->count && !(n->evaluates && n->evaluates(n->ctx, &n->frames[at])))
+			at++;
+		if (at > n->count)
+			at = n->count;
+		while (i < end)
+			ret_before[i++] = at;
+	}
+}
+
 size_t python_interleave(const struct native_stack *native, const struct python_frame *frames, size_t count,
 	size_t *ret_before)
 {
 	if (has_markers(frames, count))
 		return by_markers(native, frames, count, ret_before);
-	by_order(native, count, ret_before);
+	if (count && frames[count - 1].missing)
+		by_order_from_leaf(native, frames, count, ret_before);
+	else
+		by_order(native, count, ret_before);
 	return 0;
 }

@@ -76,11 +76,18 @@ void python_stacks_free(struct python_stacks *p)
 
 /* ---- chains ---- */
 
+/* Outside of what could be had. */
+static const struct python_code missing = {.name = "[missing Python frames]", .file = "", .serial = UINT32_MAX};
+
 static void add_chain(struct session *s, struct python *python, struct python_chain *chain)
 {
 	struct python_stacks *p = s->python;
 
-	python_frames(python, chain, &p->frames);
+	if (!python_frames(python, chain, &p->frames) && !python_chain_has_root(python, chain)) {
+		(void)vec_push(&p->frames, (struct python_frame){.code = &missing, .missing = true});
+		if (chain->torn == PYTHON_WHOLE)
+			chain->torn = PYTHON_TORN;
+	}
 	if (chain->torn == PYTHON_TORN || chain->torn == PYTHON_UNREADABLE)
 		p->marks |= SAMPLE_PYTHON_TORN;
 	else if (chain->torn == PYTHON_CUT)
@@ -307,7 +314,7 @@ static uint32_t function_of(struct python_stacks *p, struct python_of_process *o
 	if (code->serial < of->functions.len && of->functions.data[code->serial])
 		return of->functions.data[code->serial] - 1;
 	id = add_function(p, code);
-	if (id >= p->functions.len || vec_reserve(&of->functions, (size_t)code->serial + 1))
+	if (id >= p->functions.len || code == &missing || vec_reserve(&of->functions, (size_t)code->serial + 1))
 		return id;
 	while (of->functions.len <= code->serial)
 		of->functions.data[of->functions.len++] = 0;

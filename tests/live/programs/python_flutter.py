@@ -2,13 +2,14 @@
 """Changes between call chains as fast as it can, so that a stack put together from two moments is seen to be one.
 
 Functions are named after their family and their level: a1 calls a2 calls a3, b1 calls b2..., in the families x and y
-generators do. A stack is possible when its functions are of one family and its levels are 1, 2, 3... without a gap:
-possible() below. The argument is how long it runs, in seconds of CPU time; without one, for ever.
+generators do. A stack is possible when its functions are of one family and its levels are 1, 2, 3... without a gap,
+or from any level on where it says that outer frames are missing: possible() below. The argument is how long it runs, in seconds of CPU time; without one, for ever.
 """
 import re
 import sys
 import time
 
+MISSING = "[missing Python frames]"
 NAMED = re.compile(r"(?:.*\.)?([abxy])([1-9])$")
 
 
@@ -16,8 +17,9 @@ def possible(names):
     """Of the names of a stack, outermost first; others are passed over."""
     found = [NAMED.match(name) for name in names]
     found = [(m.group(1), int(m.group(2))) for m in found if m]
+    first = found[0][1] if found and MISSING in names else 1
     return len({family for family, _ in found}) <= 1 and \
-        [level for _, level in found] == list(range(1, len(found) + 1))
+        [level for _, level in found] == list(range(first, first + len(found)))
 
 
 def a1(n):
