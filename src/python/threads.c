@@ -3,7 +3,9 @@
 #include "python/code.h"
 #include "python/python_priv.h"
 
-#define PTHREAD_BYTES 2048 /* of the C library's struct that are looked at */
+#define PTHREAD_WORDS 512   /* of 4 bytes, of the C library's struct, that are looked at */
+#define GLIBC_TID_WORD 180  /* tid in struct pthread of glibc on x86-64 (nptl/descr.h): byte 720 with
+			     2.36 */
 #define SAMPLE_THREADS 64  /* threads by which the offset of the tid is found */
 
 /* One thread, and the next one in its list. */
@@ -121,50 +123,96 @@ static size_t read_some(struct python *p, uint64_t addr, uint8_t *buf, size_t mo
 	return page < most && python_read(p, addr, buf, page) ? page : 0;
 }
 
+/* What stands in the C library's structs of some threads, a row each; and in how many threads a place has an id. */
+struct ids_seen {
+	uint32_t words[SAMPLE_THREADS][PTHREAD_WORDS];
+	uint64_t pthreads[SAMPLE_THREADS];
+	size_t count;
+};
+
+static bool was_seen(const struct ids_seen *seen, uint64_t pthread)
+{
+	for (size_t i = 0; i < seen->count; i++)
+		if (seen->pthreads[i] == pthread)
+			return true;
+	return false;
+}
+
+static void see_ids(struct python *p, const struct python_threads *threads, struct ids_seen *ret)
+{
+	for (size_t i = threads->len; i-- > 0 && ret->count < SAMPLE_THREADS;) {
+		uint64_t pthread = threads->data[i].pthread;
+
+		/* One thread may have several states. */
+		if (!python_pointer_ok(pthread) || was_seen(ret, pthread) ||
+			!read_some(p, pthread, (uint8_t *)ret->words[ret->count], PTHREAD_WORDS * 4))
+			continue;
+		ret->pthreads[ret->count++] = pthread;
+	}
+}
+
+/* In how many threads the place has an id of this process; 0 where it has the same in two of them: flags and counts may look
+ * like the small ids that a container has. */
+static size_t ids_at(const struct ids_seen *seen, size_t word, const uint32_t *tids, size_t tid_count)
+{
+	size_t hits = 0;
+
+	for (size_t i = 0; i < seen->count; i++) {
+		uint32_t tid = seen->words[i][word];
+
+		if (!tid || !is_tid(tids, tid_count, tid))
+			continue;
+		for (size_t j = 0; j < i; j++)
+			if (seen->words[j][word] == tid)
+				return 0;
+		hits++;
+	}
+	return hits;
+}
+
 /*
- * Where in the C library's struct of a thread its id is: the first place that has an id of this process in the
- * most threads of those which are looked at.
+ * Where in the C library's struct of a thread its id is: the place that has different ids of this process in the most
+ * threads of those which are looked at; where several do, glibc's, else the first.
  */
-static void find_tid_offset(struct python *p, const uint32_t *tids, size_t tid_count,
+static uint32_t find_tid_offset(struct python *p, const uint32_t *tids, size_t tid_count,
 	const struct python_threads *threads)
 {
-	uint16_t hits[PTHREAD_BYTES / 4] = {0}, most = 0;
-	uint8_t raw[PTHREAD_BYTES];
-	size_t looked_at = 0;
+	struct ids_seen *seen = calloc(1, sizeof(*seen));
+	size_t most = 0, best = 0;
 
-	for (size_t i = threads->len; i-- > 0 && looked_at < SAMPLE_THREADS; looked_at++) {
-		size_t len = python_pointer_ok(threads->data[i].pthread) ?
-			read_some(p, threads->data[i].pthread, raw, sizeof(raw)) :
-			0;
+	if (!seen)
+		return 0;
+	see_ids(p, threads, seen);
+	for (size_t i = 0; i < PTHREAD_WORDS; i++) {
+		size_t hits = ids_at(seen, i, tids, tid_count);
 
-		for (size_t at = 0; at + 4 <= len; at += 4) {
-			uint32_t tid;
-
-			memcpy(&tid, raw + at, sizeof(tid));
-			if (tid && is_tid(tids, tid_count, tid) && ++hits[at / 4] > most)
-				most = hits[at / 4];
+		if (hits > most || (hits && hits == most && i == GLIBC_TID_WORD && !p->place.aarch64)) {
+			most = hits;
+			best = i;
 		}
 	}
-	for (size_t i = 0; most && i < PTHREAD_BYTES / 4; i++)
-		if (hits[i] == most) {
-			p->tid_offset = i * 4;
-			return;
-		}
+	/* A single thread may have its id in more places than one. */
+	if (seen->count > 1)
+		p->tid_offset = best * 4;
+	free(seen);
+	return (uint32_t)best * 4;
 }
 
 static void set_native_ids(struct python *p, const uint32_t *tids, size_t tid_count,
 	struct python_threads *threads)
 {
+	uint64_t offset = p->tid_offset;
+
 	if (p->layout.thread.native_id != PYTHON_ABSENT || !tid_count)
 		return;
-	if (!p->tid_offset)
-		find_tid_offset(p, tids, tid_count, threads);
+	if (!offset)
+		offset = find_tid_offset(p, tids, tid_count, threads);
 	vec_each(threads, t)
 	{
 		uint32_t tid;
 
-		if (p->tid_offset && python_pointer_ok(t->pthread) &&
-			python_read_u32(p, t->pthread + p->tid_offset, &tid) &&
+		if (offset && python_pointer_ok(t->pthread) &&
+			python_read_u32(p, t->pthread + offset, &tid) &&
 			is_tid(tids, tid_count, tid))
 			t->native_id = tid;
 	}

@@ -74,7 +74,7 @@ def later_versions(function):
 class Known:
     """The program, waiting in all of its places."""
 
-    def __init__(self, python, *groups, processes=1, environment=None):
+    def __init__(self, python, *groups, processes=1, environment=None, within=()):
         self.python = python
         self.script = work("known_stacks.py")
         if "chroot" in python.kinds and not self.script.startswith("/tmp/"):
@@ -84,7 +84,7 @@ class Known:
         library = extension(python)
         if library:
             more["KNOWN_EXTENSION"] = library
-        self.child = start(python.command + [self.script] + list(groups), ready=False, stdin=subprocess.PIPE,
+        self.child = start(list(within) + python.command + [self.script] + list(groups), ready=False, stdin=subprocess.PIPE,
                            env=python.environment(**more))
         self.unread = b""
         self.looks = [0, 0]  # at threads that run: without a stack, with one

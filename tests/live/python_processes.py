@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Python stacks of processes that fork, exec, handle signals, run while they are looked at, or are dead."""
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -53,6 +54,23 @@ def running_threads_stopped(python):
         known.check_looks(30)
 
 
+def inner_id(outer):
+    """The id that a thread has in its own pid namespace."""
+    with open("/proc/%s/status" % outer) as f:
+        return int(re.search(r"^NSpid:.*\s(\d+)$", f.read(), re.M).group(1))
+
+
+@each_version
+def in_a_pid_namespace(python):
+    """Python knows its threads by ids that mean others outside: there they are 1, 2, 3..."""
+    need_root()
+    need("unshare")
+    with Known(python, "calls", "blocked", within=["unshare", "-p", "-f", "--mount-proc", "--kill-child"]) as known:
+        with open("/proc/%d/task/%d/children" % (known.child.pid, known.child.pid)) as f:
+            pid = int(f.read().split()[0])
+        known.check_stacks({inner_id(tid): stack for tid, stack in stacks_of(pid).items()})
+
+
 @each_version
 def of_a_core(python):
     need("gcore")
@@ -63,7 +81,6 @@ def of_a_core(python):
         done = run(["gcore", "-o", path, str(known.pid)], timeout=120)
         check(done.returncode == 0, "gcore: %r" % done.stderr[-300:])
         known.check_stacks(stacks_of(None, "--core", "%s.%d" % (path, known.pid)))
-
 
 
 main()
