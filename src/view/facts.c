@@ -542,12 +542,33 @@ static int hint_guessed(const struct profile *p, struct hints *h)
 	return hint(h, &b);
 }
 
+/* Stacks that lack Python frames. */
+static int hint_python(const struct profile *p, struct hints *h)
+{
+	const struct profile_quality *q = &p->quality;
+	double torn = percent_of(q->python_torn, q->samples), cut = percent_of(q->python_cut, q->samples);
+	const char *how = profile_meta(p, "python_frames");
+	struct buf b = {0};
+
+	if (torn < FAIR_PERCENT && cut < FAIR_PERCENT)
+		return 0;
+	words_share(&b, torn + cut);
+	buf_str(&b, " of stacks lack Python frames");
+	if (torn >= cut)
+		buf_printf(&b, ", which changed while they were read%s",
+			how && !strcmp(how, "live") ? ": BPF or --sampler ptrace read them in time" : "");
+	else
+		buf_str(&b, ": there are too many of them");
+	return hint(h, &b);
+}
+
 int facts_hints(const struct profile *p, struct hints *ret, struct err *err)
 {
 	struct hints h = {0};
 
 	if (hint_recorded(p, "limited", "the window is short: ", &h) || hint_truncated(p, &h) ||
 		hint_lost(p, &h) || hint_recorded(p, "unsampled", "", &h) || hint_stackless(p, &h) ||
+		hint_recorded(p, "python_refused", "no Python frames: ", &h) || hint_python(p, &h) ||
 		hint_wakers(p, &h) || hint_unresolved(p, &h, err) || hint_guessed(p, &h)) {
 		hints_release(&h);
 		return err_nomem(err);

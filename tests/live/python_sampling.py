@@ -68,6 +68,14 @@ def usual():
     return [found[v] for v in sorted(found)]
 
 
+def every():
+    """The others as well: of distributions, stripped, without symbols, free-threaded, with another C library."""
+    found = [p for p in pythons() if p.version[:2] >= (3, 8)]
+    if not found:
+        skip("there is no CPython from 3.8 on here")
+    return found
+
+
 def newest():
     return usual()[-1]
 
@@ -105,7 +113,7 @@ def python_share(got):
 
 def add_split(way):
     def body():
-        for python in usual():
+        for python in every() if way == "bpf" else usual():
             for attempt in (1, 2):
                 got, stacks = recorded(python, "split", way)
                 n = len(stacks.stacks)
@@ -286,6 +294,25 @@ def a_killed_sonde_leaves_nothing_stopped():
 def cpu_ticks(pid):
     with open("/proc/%d/stat" % pid) as f:
         return sum(map(int, f.read().rpartition(")")[2].split()[11:13]))
+
+
+@test
+def without_bpf_running_processes_are_stopped_for_it():
+    need_root()
+    need("setpriv")
+    child = started(newest(), "split", 1)
+    child.kill()
+    script = os.path.join(work(), "python_sampled.py")
+    bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+    child = start(bare + newest().command + [script, "split", "30"], env=newest().environment())
+    for extra, how in (([], "stopped"), (["--nonblocking"], "live")):
+        path = work("bare.sonde")
+        done = run(bare + [SONDE, "record", "-d", "1", "-o", path, "-p", str(child.pid)] + extra)
+        expect(done, 0)
+        stacks = Stacks(Recording(path))
+        check(stacks.meta.get("python_frames") == how, "%s: %s\n%s" % (extra, stacks.meta, done.stderr.decode()))
+        check(("by ptrace" in done.stderr.decode()) == (how == "stopped"), done.stderr.decode())
+        check(stacks.share(None, "seventy") > 10, "%s" % stacks.stacks[:3])
 
 
 @test

@@ -145,6 +145,24 @@ TEST(hints_know_java)
 }
 
 /* The cut stack of the small profile is not deep when its code lies outside every mapping. */
+TEST(hints_tell_of_python)
+{
+	struct profile p = {.quality = {.samples = 100, .python_torn = 5, .python_cut = 1}};
+	struct hints hints = {0};
+
+	check(!facts_hints(&p, &hints, NULL));
+	check(hints.len == 1 && strstr(hints.data[0], "6.0% of stacks lack Python frames, which changed"));
+	hints_release(&hints);
+	p.quality.python_cut = 20;
+	check(!facts_hints(&p, &hints, NULL));
+	check(hints.len == 1 && strstr(hints.data[0], "there are too many of them"));
+	hints_release(&hints);
+	p.quality.python_torn = p.quality.python_cut = 1;
+	check(!facts_hints(&p, &hints, NULL));
+	check(!hints.len);
+	hints_release(&hints);
+}
+
 TEST(hints_leave_stacks_of_execve)
 {
 	struct profile *p = small_profile(NULL);
@@ -558,7 +576,7 @@ int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(summary_is_one_screen), T(summary_inverted_ascii),
 		T(summary_fits_the_screen), T(summary_colours), T(summary_of_nothing),
-		T(hints_know_java), T(hints_leave_stacks_of_execve), T(hints_leave_guessed_roots),
+		T(hints_know_java), T(hints_tell_of_python), T(hints_leave_stacks_of_execve), T(hints_leave_guessed_roots),
 		T(text_has_everything), T(text_counts_idle_threads),
 		T(json_keeps_its_keys), T(svg_escapes_names),
 		T(svg_colours_are_stable), T(names_fit), T(words),

@@ -11,7 +11,6 @@ waits     epoll_wait, called by hand; says how often it was interrupted
 sleep     half of the time sleeps in nap(), half computes
 """
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -138,6 +137,7 @@ def fork(end):
 
 
 def start_again(end):
+    import subprocess
     subprocess.run(["sh", "-c", "%s %s split 1.5; true" % (sys.executable, os.path.abspath(__file__))],
                    stdout=subprocess.DEVNULL)
 
