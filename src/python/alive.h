@@ -25,7 +25,7 @@ enum python_root {
 	PYTHON_ROOT_MODULE,
 	PYTHON_ROOT_FRAME,
 	PYTHON_ROOT_THREAD,      /* what the interpreter keeps for a thread, beside its frames */
-	PYTHON_ROOT_INTERPRETER, /* what it keeps for itself */
+	PYTHON_ROOT_INTERPRETER, /* what it keeps for itself: an object whose references are not all found, in its struct */
 	PYTHON_ROOT_UNSEEN,      /* nobody knows: more references than were found */
 };
 

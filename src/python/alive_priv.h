@@ -43,7 +43,8 @@ struct alive {
 	struct marks seen;
 	VEC(struct root) roots;
 	uint64_t interpreter_id; /* whose modules are looked at */
-	size_t clear_roots; /* so many of them are modules and frames; the rest comes after all that they lead to */
+	size_t clear_roots; /* so many of them are modules and frames; the rest, of threads, comes after all that these
+			     * lead to */
 	VEC(struct entry) entries;
 	size_t followed;    /* entries whose references were looked at */
 	VEC(struct shape) shapes;
@@ -55,6 +56,10 @@ struct alive {
 
 /* alive_roots.c: -ENOMEM, or 0. */
 int alive_find_roots(struct alive *a);
+
+/* Which of the objects `among` stand in a struct of an interpreter. Not each of them is held by that: lists of free
+ * objects keep what has been taken from them. -ENOMEM. */
+int alive_interpreter_words(struct alive *a, struct marks *among, struct marks *ret);
 
 /* Adds an object, unless it was found before, as referred to by a->from. False: no memory. */
 bool alive_add(struct alive *a, uint64_t object);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where references begin: modules, frames of threads, and the structs of threads and interpreters. */
+/* Where references begin: modules, frames of threads, and what the interpreter keeps for threads and itself. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -138,11 +138,31 @@ int alive_find_roots(struct alive *a)
 	}
 	if (!rc && !a->failed)
 		rc = add_threads(a);
-	vec_each(&interpreters, at)
-		if (!rc)
-			rc = add(a, (struct root){.kind = PYTHON_ROOT_INTERPRETER,
-				.from = *at,
-				.to = *at + l->interpreter.bytes});
 	vec_release(&interpreters);
 	return a->failed ? -ENOMEM : rc;
+}
+
+struct kept {
+	struct marks *marks;
+	bool failed;
+};
+
+static bool keep_word(void *ctx, const struct python_ref *ref)
+{
+	struct kept *k = (struct kept *)ctx;
+
+	k->failed |= marks_add(k->marks, ref->to) < 0;
+	return k->failed;
+}
+
+int alive_interpreter_words(struct alive *a, struct marks *among, struct marks *ret)
+{
+	struct python_addresses interpreters = {0};
+	struct kept k = {.marks = ret};
+	int rc = python_interpreters(a->p, &interpreters);
+
+	vec_each(&interpreters, at)
+		python_words_each(a->p, *at, *at + a->p->layout.interpreter.bytes, among, keep_word, &k);
+	vec_release(&interpreters);
+	return rc == -ENOMEM || k.failed ? -ENOMEM : 0;
 }

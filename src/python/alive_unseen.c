@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Objects that no root leads to. Among themselves their references are counted, as the collector would: one that has
- * more than were found is held by something that is not seen, and so is what it refers to. The rest is circles.
+ * more than were found is held by something that is not seen, and so is what it refers to. Where it stands in a struct
+ * of an interpreter, that is it. The rest is circles.
  */
 #include <string.h>
 
@@ -66,47 +67,63 @@ static uint64_t reference_count(struct python *p, uint64_t object)
 static int add_roots(struct unseen *u)
 {
 	struct alive *a = u->a;
+	struct marks kept = {0};
+	int rc = alive_interpreter_words(a, &u->marks, &kept);
 
 	vec_each(&u->objects, it)
 	{
 		uint64_t count = reference_count(a->p, it->object);
+		struct root r = {.kind = PYTHON_ROOT_UNSEEN, .object = it->object, .from = count - it->found};
 
-		if (count > it->found && vec_push(&a->roots, (struct root){.kind = PYTHON_ROOT_UNSEEN,
-			.object = it->object,
-			.from = count - it->found}))
-			return -ENOMEM;
+		if (marks_have(&kept, it->object))
+			r.kind = PYTHON_ROOT_INTERPRETER;
+		if (!rc && count > it->found)
+			rc = vec_push(&a->roots, r);
 	}
-	return 0;
+	marks_release(&kept);
+	return rc;
 }
 
-/* Roots that are instances themselves have no chain. */
+static struct python_alive_way *way_without_steps(struct alive *a, enum python_root root)
+{
+	vec_each(&a->ret->ways, w)
+		if (w->root == root && !w->steps.len)
+			return w;
+	return NULL;
+}
+
+/* Instances that are roots themselves have no chain; they are one way, whatever holds them. */
 static int tell_held(struct unseen *u)
 {
 	struct alive *a = u->a;
 
 	vec_each(&a->roots, r)
 	{
+		struct python_alive_way *last = way_without_steps(a, r->kind);
 		const struct python_type *t = python_type_of_object(a->p, r->object);
-		struct python_alive_way way = {.root = PYTHON_ROOT_UNSEEN,
-			.first = r->object,
-			.first_type = t ? t->full_name : "?",
-			.unseen = r->from,
-			.instances = 1};
-		struct python_alive_way *last = NULL;
 
 		if (!alive_is_one(a, r->object))
 			continue;
-		a->ret->unseen++;
-		/* They are one way, whatever holds them. */
-		vec_each(&a->ret->ways, w)
-			if (w->root == PYTHON_ROOT_UNSEEN && !w->steps.len)
-				last = w;
+		a->ret->unseen += r->kind == PYTHON_ROOT_UNSEEN;
 		if (last)
 			last->instances++;
-		else if (vec_push(&a->ret->ways, way))
+		else if (vec_push(&a->ret->ways, (struct python_alive_way){.root = r->kind,
+			.first = r->object,
+			.first_type = t ? t->full_name : "?",
+			.unseen = r->from,
+			.instances = 1}))
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+static enum python_root root_of(const struct alive *a, uint32_t entry)
+{
+	uint32_t parent = a->entries.data[entry].parent;
+
+	while (parent >= a->roots.len)
+		parent = a->entries.data[parent - a->roots.len].parent;
+	return a->roots.data[parent].kind;
 }
 
 static void tell_nobody(struct unseen *u)
@@ -142,7 +159,8 @@ static int follow_unseen(struct unseen *u)
 		return rc;
 	alive_follow(a, &u->marks);
 	vec_each(&a->shapes, s)
-		a->ret->unseen += s->instances;
+		if (root_of(a, s->entry) == PYTHON_ROOT_UNSEEN)
+			a->ret->unseen += s->instances;
 	rc = a->failed ? -ENOMEM : alive_tell_ways(a);
 	return rc ? rc : tell_held(u);
 }

@@ -122,7 +122,7 @@ static int set_root(struct alive *a, uint32_t root, struct python_alive_way *way
 	way->main_thread = r->main_thread;
 	way->first = r->object;
 	way->first_type = t ? t->full_name : "";
-	way->unseen = r->kind == PYTHON_ROOT_UNSEEN ? r->from : 0;
+	way->unseen = r->kind == PYTHON_ROOT_UNSEEN || r->kind == PYTHON_ROOT_INTERPRETER ? r->from : 0;
 	if (r->name) {
 		way->root_name = strdup(r->name);
 		return way->root_name ? 0 : -ENOMEM;

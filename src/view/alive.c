@@ -96,7 +96,7 @@ static void add_chain(const struct python_alive_way *way, const struct term *t, 
 	buf_printf(out, "%*s", (int)(INDENT - 2), "");
 	add_root(way, &piece);
 	add_wrapped(out, t, &piece, &column);
-	if (way->root == PYTHON_ROOT_UNSEEN) {
+	if (way->root == PYTHON_ROOT_UNSEEN || way->root == PYTHON_ROOT_INTERPRETER) {
 		buf_clear(&piece);
 		words_text(&piece, way->first_type);
 		buf_printf(&piece, " at 0x%" PRIx64, way->first);

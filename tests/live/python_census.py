@@ -216,7 +216,7 @@ def of_a_core(python):
 
 def first(*kinds):
     for python in pythons():
-        if set(kinds) <= python.kinds:
+        if set(kinds) <= python.kinds and "later" not in python.kinds:
             return python
     skip("there is no %s CPython" % " ".join(kinds))
 
