@@ -20,6 +20,7 @@
 #include "python/object.h"
 #include "python/python.h"
 #include "python/tasks.h"
+#include "tests/unit/python_everything.h"
 
 #define PAGE 4096u
 #define MOST_SPANS 8192
@@ -201,6 +202,8 @@ static void look_at_thread(struct python *p, const struct python_thread *t)
 	}
 	if (sum == SIZE_MAX)
 		abort();
+	if (frames.len)
+		everything_of_frames(p, frames.data, frames.len);
 	vec_release(&frames);
 }
 
@@ -240,6 +243,7 @@ static void look(struct python *p)
 		look_at_thread(p, &threads.data[i]);
 	if (threads.len)
 		(void)python_module(p, threads.data[0].interpreter, "threading");
+	everything_of_threads(p, &threads);
 	look_at_tasks(p, &threads);
 	if (!python_census(p, &options, &census, NULL))
 		for (size_t row = 0; row < 3; row++)

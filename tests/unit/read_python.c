@@ -17,6 +17,7 @@
 #include "python/python.h"
 #include "python/tasks.h"
 #include "python/python_priv.h"
+#include "python_everything.h"
 
 #define FRAMES 20000
 
@@ -277,6 +278,8 @@ static int look(struct python *p, const uint32_t *tids, size_t tid_count, struct
 		if (python_frames(p, &chain, &frames))
 			abort();
 		look_at_objects(p, &threads, &frames);
+		if (recording && frames.len)
+			everything_of_frames(p, frames.data, frames.len);
 		torn += chain.torn != PYTHON_WHOLE;
 		buf_printf(out, "%s\n{\"id\": %u, \"address\": %" PRIu64 ", \"pthread\": %" PRIu64
 				", \"interpreter\": %" PRId64 ", \"main\": %s, \"torn\": %d, \"frames\": [",
@@ -290,6 +293,8 @@ static int look(struct python *p, const uint32_t *tids, size_t tid_count, struct
 		buf_str(out, "]}");
 	}
 	buf_str(out, "]");
+	if (recording)
+		everything_of_threads(p, &threads);
 	look_at_tasks(p, &threads);
 	vec_release(&threads);
 	vec_release(&frames);
