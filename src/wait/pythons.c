@@ -170,10 +170,44 @@ static void find_holder(struct python_look *look, struct look_gil *gil)
 	gil->holder = tid_of_state(look, gil->now.holder);
 }
 
+/*
+ * musl's condition variables: who waits does so on a word of its own stack, in a struct {prev, next, int state,
+ * barrier, ...} of a list whose first is the newest (src/thread/pthread_cond_timedwait.c). The condition has its head.
+ */
+#define MUSL_BARRIER 20u
+#define MOST_MUSL_WAITERS 4096u
+#define MOST_GIL_BYTES 512u
+
+static bool is_in_list_of(struct python_look *look, const struct python_gil *gil, uint64_t futex)
+{
+	uint64_t node = futex - MUSL_BARRIER, previous, words[MOST_GIL_BYTES / 8];
+
+	if (futex < MUSL_BARRIER || node % 8 || gil->bytes > MOST_GIL_BYTES)
+		return false;
+	for (unsigned i = 0; i < MOST_MUSL_WAITERS; i++) {
+		if (!python_read_u64(look->python, node, &previous))
+			return false;
+		if (!previous)
+			break;
+		node = previous;
+	}
+	if (!python_read(look->python, gil->address, words, gil->bytes & ~7u))
+		return false;
+	for (size_t i = 0; i < gil->bytes / 8; i++)
+		if (words[i] == node)
+			return true;
+	return false;
+}
+
+static bool is_waited_on(struct python_look *look, const struct python_gil *gil, uint64_t futex)
+{
+	return (futex >= gil->address && futex - gil->address < gil->bytes) || is_in_list_of(look, gil, futex);
+}
+
 struct look_gil *look_gil_at(struct python_look *look, uint64_t futex)
 {
 	vec_each(&look->gils, g) {
-		if (futex < g->now.address || futex - g->now.address >= g->now.bytes)
+		if (!is_waited_on(look, &g->now, futex))
 			continue;
 		if (!g->holder)
 			find_holder(look, g);
