@@ -16,7 +16,9 @@
 #include "python/alive.h"
 #include "python/census.h"
 #include "python/greenlets.h"
+#include "python/inside.h"
 #include "python/layout.h"
+#include "python/locks.h"
 #include "python/object.h"
 #include "python/python.h"
 #include "python/tasks.h"
@@ -176,6 +178,56 @@ static void show_frame(struct python *p, uint64_t at)
 	buf_release(&text);
 }
 
+struct slots {
+	struct python *p;
+	size_t count;
+};
+
+static bool look_at_slot(void *ctx, uint64_t object)
+{
+	struct slots *s = (struct slots *)ctx;
+	struct python_frame frame;
+	struct python_lock lock;
+
+	(void)python_lock_look(s->p, object, &lock);
+	(void)python_method_self(s->p, object);
+	if (python_generator_frame(s->p, object, &frame) && !frame.code)
+		abort();
+	return ++s->count > 100;
+}
+
+/* What it is inside of, and which lock its thread would want that waits for the first word of its stack. */
+static void look_inside(struct python *p, const struct python_frame *f)
+{
+	struct python_inside inside[PYTHON_MOST_INSIDE];
+	size_t count = python_inside(p, f, inside, PYTHON_MOST_INSIDE);
+	struct slots slots = {.p = p};
+	struct python_lock lock;
+
+	for (size_t i = 0; i < count; i++)
+		if (!inside[i].object)
+			abort();
+	if (count > PYTHON_MOST_INSIDE || python_inside(p, f, inside, 0))
+		abort();
+	(void)python_slots_each(p, f, look_at_slot, &slots);
+	if (python_lock_wanted(p, f->at, f, 1, &lock) && !lock.object)
+		abort();
+}
+
+/* The same bytes as the tables that are in code objects. */
+static void look_at_tables(const uint8_t *data, size_t size)
+{
+	struct python_handler h;
+	uint32_t at;
+
+	for (uint32_t offset = 0; offset < 300; offset += 2) {
+		if (python_handler_find(data, size, offset, &h) && (offset < h.start || offset >= h.end))
+			abort();
+		if (python_setup_with_find(data, size, 1 + (offset & 2) / 2, offset, &at) && at >= size)
+			abort();
+	}
+}
+
 static void look_at_thread(struct python *p, const struct python_thread *t)
 {
 	static struct python_link links[MOST_LINKS];
@@ -199,6 +251,8 @@ static void look_at_thread(struct python *p, const struct python_thread *t)
 		sum += strlen(f->code->name) + strlen(f->code->file) + f->position.line;
 		if (f < frames.data + 4)
 			show_frame(p, f->at);
+		if (f < frames.data + 16)
+			look_inside(p, f);
 	}
 	if (sum == SIZE_MAX)
 		abort();
@@ -262,6 +316,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct python *p = NULL;
 	struct err err = {0};
 
+	look_at_tables(data, size < 256 ? size : 256);
 	m.count = 0;
 	m.flip = 0;
 	place.aarch64 = cursor_u32(&c) & 1;
