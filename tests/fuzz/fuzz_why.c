@@ -57,6 +57,8 @@ static void check_balance(const struct buf *out)
 
 static void view_stacks_of_all(const struct wait_answer *a, const struct term *term, struct buf *out)
 {
+	struct stacks_options o = {.term = *term, .interpreter = made.world & 2};
+
 	for (size_t i = 0; i < snapshot_process_count(a->snapshot); i++) {
 		struct snapshot_process *p = snapshot_process_at(a->snapshot, i);
 		struct stack_threads threads = {0};
@@ -65,9 +67,9 @@ static void view_stacks_of_all(const struct wait_answer *a, const struct term *t
 		snapshot_running(a->snapshot, p);
 		vec_each(&p->threads, t)
 			(void)vec_push(&threads, *t);
-		view_stacks(a->snapshot, &threads, term, out, NULL);
+		view_stacks(a->snapshot, &threads, &o, out, NULL);
 		check_text(out);
-		view_stacks_json(a->snapshot, &threads, out, NULL);
+		view_stacks_json(a->snapshot, &threads, &o, out, NULL);
 		check_balance(out);
 		check_text(out);
 		vec_release(&threads);
