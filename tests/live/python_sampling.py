@@ -267,6 +267,18 @@ def a_wrapper_that_starts_python():
 
 
 @test
+def interpreters_within_interpreters():
+    for way in ("bpf", "ptrace"):
+        for python in usual():
+            got, stacks = recorded(python, "nested", way, least=60)
+            names = [[f for f, _ in s] for s in stacks.stacks]
+            right = [n for n in names if "outside" in n and "within" in n and n.index("outside") < n.index("within")]
+            words = "%s by %s: %d of %d samples" % (python.label, way, len(right), len(names))
+            print(words)
+            check(len(right) >= 0.95 * len(names) and len(names) >= 50, words + "\n%s" % names[:3])
+
+
+@test
 def no_call_is_interrupted():
     for way in ("bpf", "nonblocking"):
         child = started(newest(), "waits", 2.5)

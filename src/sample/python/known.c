@@ -316,6 +316,16 @@ size_t python_thread_states(struct session *s, const struct thread *th, struct p
 	return states_of(of, th->tid, ret, limit);
 }
 
+size_t python_state_place(const struct python_of_process *of, pid_t tid, uint64_t state)
+{
+	struct python_thread states[PYTHON_MOST_STATES];
+	size_t count = states_of(of, tid, states, PYTHON_MOST_STATES), i = 0;
+
+	while (i < count && states[i].address != state)
+		i++;
+	return i;
+}
+
 void python_thread_met(struct session *s, const struct thread *th, uint64_t state)
 {
 	struct python_of_process *of = th->process->python;

@@ -66,6 +66,10 @@ void python_tell_gone(struct session *s, pid_t pid, pid_t tid);
 /* A process that was running before the session, or anew: if somebody follows, its CPython is looked for now. */
 void python_tell_process(struct session *s, struct process *p, pid_t reader);
 
+/* Among the states of its thread, the place of one: those of interpreters that it came to later are first. Their number
+ * where it is not known. */
+size_t python_state_place(const struct python_of_process *of, pid_t tid, uint64_t state);
+
 /* A sampler has met a thread with that state: if that is news, the threads are read again. */
 void python_thread_met(struct session *s, const struct thread *th, uint64_t state);
 

@@ -159,21 +159,44 @@ static struct python_chain whole_chain(struct session *s, struct python *python,
 	return chain;
 }
 
+/* The interpreter that a thread runs in now comes first, for its chain has the innermost frames: the one that it came to
+ * last. Where frames leave no markers nothing else tells; the lock does not change hands from one to the other. */
+static void order_chains(const struct python_of_process *of, pid_t tid, const struct raw_stack *raw,
+	size_t count, size_t *order)
+{
+	size_t places[PYTHON_MOST_STATES];
+
+	for (size_t i = 0; i < count; i++) {
+		size_t place = python_state_place(of, tid, raw->chains[i].state), at = i;
+
+		for (; at && places[at - 1] > place; at--) {
+			places[at] = places[at - 1];
+			order[at] = order[at - 1];
+		}
+		places[at] = place;
+		order[at] = i;
+	}
+}
+
 /* As a sampler has copied them. */
 static void take_chains(struct session *s, const struct thread *th, const struct raw_stack *raw)
 {
 	struct python *python = python_of_process(s, th->process, th->tid);
+	size_t count = raw->chain_count < PYTHON_MOST_STATES ? raw->chain_count : PYTHON_MOST_STATES;
+	size_t order[PYTHON_MOST_STATES];
 
 	if (!python)
 		return;
 	refresh(th->process->python, raw);
-	for (size_t i = 0; i < raw->chain_count; i++) {
-		struct python_chain chain = whole_chain(s, python, &raw->chains[i]);
+	order_chains(th->process->python, th->tid, raw, count, order);
+	for (size_t i = 0; i < count; i++) {
+		const struct raw_chain *copied = &raw->chains[order[i]];
+		struct python_chain chain = whole_chain(s, python, copied);
 
 		add_chain(s, python, &chain);
-		if (raw->chains[i].holds_gil)
+		if (copied->holds_gil)
 			s->python->marks |= SAMPLE_PYTHON_GIL;
-		python_thread_met(s, th, raw->chains[i].state);
+		python_thread_met(s, th, copied->state);
 	}
 }
 

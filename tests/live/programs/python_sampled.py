@@ -8,6 +8,7 @@ deep      a recursion of 900, with 70 : 30 at its end
 fork      multiprocessing: two children by fork and two by spawn, each of which calls in_child()
 exec      a shell that starts this program again, as split
 waits     epoll_wait, called by hand; says how often it was interrupted
+nested    an interpreter within an interpreter: outside() runs within() there
 sleep     half of the time sleeps in nap(), half computes
 """
 import os
@@ -152,6 +153,25 @@ def waits(end):
     print("interrupted", interrupted, flush=True)
 
 
+NESTED = """
+import time
+def within(end):
+    x = 0
+    while time.time() < end:
+        for i in range(1000):
+            x += i
+within(time.time() + %f)
+"""
+
+
+def outside(end):
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    interpreters.run_string(interpreters.create(), NESTED % (end - time.monotonic()))
+
+
 def nap():
     time.sleep(0.01)
 
@@ -166,4 +186,4 @@ if __name__ == "__main__":
     sys.setrecursionlimit(5000)
     print("ready", flush=True)
     {"split": split, "flutter": flutter, "threads": threads, "deep": deep, "fork": fork, "exec": start_again,
-     "waits": waits, "sleep": sleep}[sys.argv[1]](time.monotonic() + float(sys.argv[2]))
+     "waits": waits, "sleep": sleep, "nested": outside}[sys.argv[1]](time.monotonic() + float(sys.argv[2]))
