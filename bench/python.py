@@ -106,7 +106,7 @@ def folded(path, separator=";"):
 
 
 class Sonde:
-    def __init__(self, name, *options, native=True):
+    def __init__(self, name, *options):
         self.name, self.options = name, options
 
     def record(self, pid, hz, seconds):
@@ -191,7 +191,8 @@ def recorded(tool, target, hz, seconds):
 
 
 def recorders():
-    tools = [Sonde("sonde record"), Sonde("sonde record --sampler ptrace", "--sampler", "ptrace")]
+    tools = [Sonde("sonde record"), Sonde("sonde record --sampler ptrace", "--sampler", "ptrace"),
+             Sonde("sonde record --nonblocking", "--nonblocking")]
     if starts("py-spy"):
         tools.append(PySpy("py-spy record"))
         tools.append(PySpy("py-spy record --nonblocking", "--nonblocking"))
@@ -315,19 +316,21 @@ def _pystack_merged(pid, chain, times=20):
     return "%.1f" % (100.0 * whole / count) if count else "0.0"
 
 
-def cost(hz=1000, seconds=5, depth=20):
+def cost(hz=1000, seconds=(4, 16), depth=20):
+    """Starting up and finding names is a cost of each run; what a longer run costs more is that of the samples."""
     rows = []
     for tool in recorders():
         with Target(TARGETS, "busy", depth) as target:
-            got = recorded(tool, target, hz, seconds)
-        if got:
-            stacks, cpu = got
-            deepest = max([len(names) for names, _ in stacks.stacks] or [0])
-            rows.append([tool.name, stacks.count, "%.2f" % cpu, "%.0f" % (stacks.count / cpu), deepest])
-        else:
-            rows.append([tool.name] + ["-"] * 4)
-    table("%d Hz, %d calls deep, %d s" % (hz, depth, seconds),
-          ["", "samples", "its CPU s", "samples a CPU s", "deepest"], rows)
+            got = [recorded(tool, target, hz, s) for s in seconds]
+        if not all(got):
+            rows.append([tool.name] + ["-"] * 5)
+            continue
+        (short, short_cpu), (stacks, cpu) = got
+        more = (stacks.count - short.count) / max(0.001, cpu - short_cpu)
+        deepest = max([len(names) for names, _ in stacks.stacks] or [0])
+        rows.append([tool.name, stacks.count, "%.2f" % cpu, "%.0f" % (stacks.count / cpu), "%.0f" % more, deepest])
+    table("%d Hz, %d calls deep, %d s; and by what it costs more than %d s" % (hz, depth, seconds[1], seconds[0]),
+          ["", "samples", "its CPU s", "samples a CPU s", "a further one", "deepest"], rows)
 
 
 def flutter(hz=1000, seconds=10):
