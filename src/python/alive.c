@@ -155,12 +155,37 @@ static int count_instance(struct alive *a, uint32_t hash, uint32_t entry)
 	return 0;
 }
 
+/*
+ * Whether what the collector does not know may refer to others all the same: some types in C do, such as the entries of
+ * functools.lru_cache.
+ */
+static bool is_holder(struct alive *a, uint64_t object)
+{
+	static const char *const plain[] = {"float", "complex", "NoneType", "ellipsis", "code", "range", "bytearray"};
+	const struct python_type *t;
+
+	if (!a->thorough || marks_have(&a->seen, object))
+		return false;
+	t = python_type_of_object(a->p, object);
+	if (!t)
+		return false;
+	/* Containers leave the lists while all that they hold is in none. */
+	if (t->kind == PYTHON_DICT || t->kind == PYTHON_TUPLE)
+		return !marks_have(&a->census.objects_at, object);
+	if (t->collected || t->kind != PYTHON_OTHER)
+		return false;
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+		if (!strcmp(t->name, plain[i]))
+			return false;
+	return true;
+}
+
 bool alive_add(struct alive *a, uint64_t object)
 {
 	const struct entry *before = entry_of(a, a->from);
 	struct entry e = {.object = object, .parent = a->from};
+	bool holder = !marks_have(&a->census.objects_at, object) && is_holder(a, object), one;
 	int added = marks_add(&a->seen, object);
-	bool one;
 
 	if (added <= 0)
 		return added == 0;
@@ -170,7 +195,7 @@ bool alive_add(struct alive *a, uint64_t object)
 	}
 	one = alive_is_one(a, object);
 	/* What is not tracked leads nowhere. */
-	if (!one && !marks_have(&a->census.objects_at, object))
+	if (!one && !holder && !marks_have(&a->census.objects_at, object))
 		return true;
 	e.shape = shape_of(a, object, a->from);
 	e.flags = (one ? ENTRY_IS_ONE : 0) | (before && before->flags ? ENTRY_BEHIND_ONE : 0);
@@ -192,7 +217,7 @@ static bool found(void *ctx, const struct python_ref *ref)
 	struct following *f = (struct following *)ctx;
 	struct alive *a = f->a;
 
-	if (!marks_have(f->only, ref->to) && !(a->loose && alive_is_one(a, ref->to)))
+	if (!marks_have(f->only, ref->to) && !(a->loose && alive_is_one(a, ref->to)) && !is_holder(a, ref->to))
 		return false;
 	if (alive_add(a, ref->to))
 		return false;
@@ -202,17 +227,18 @@ static bool found(void *ctx, const struct python_ref *ref)
 
 bool alive_refs_each(struct alive *a, uint32_t parent, python_ref_fn *each, void *ctx)
 {
+	struct marks *known = a->thorough ? &python_any_object : &a->census.objects_at;
 	const struct entry *e = entry_of(a, parent);
 	const struct root *r;
 
 	if (e)
-		return python_refs_each(a->p, e->object, &a->census.objects_at, each, ctx);
+		return python_refs_each(a->p, e->object, known, each, ctx);
 	r = &a->roots.data[parent];
 	if (r->frame)
 		return python_frame_refs_each(a->p, r->frame, each, ctx);
 	if (r->to)
 		return python_words_each(a->p, r->from, r->to, &a->census.objects_at, each, ctx);
-	return python_refs_each(a->p, r->object, &a->census.objects_at, each, ctx);
+	return python_refs_each(a->p, r->object, known, each, ctx);
 }
 
 static bool may_go_on(const struct alive *a)
@@ -251,19 +277,47 @@ static void mark_roots(struct alive *a)
 			a->failed = true;
 }
 
-static int search(struct alive *a, struct err *err)
+static void forget(struct alive *a)
+{
+	vec_each(&a->roots, r)
+		free(r->name);
+	vec_release(&a->roots);
+	vec_release(&a->entries);
+	vec_release(&a->shapes);
+	free(a->shape_slots);
+	a->shape_slots = NULL;
+	a->shape_slot_count = a->clear_roots = a->followed = 0;
+	marks_release(&a->seen);
+}
+
+static int search_once(struct alive *a)
 {
 	int rc = alive_find_roots(a);
 
-	if (!rc) {
-		mark_roots(a);
-		alive_follow(a, &a->census.objects_at);
-		a->ret->seen = a->seen.count;
-		a->ret->cut |= a->cut;
-		rc = a->failed ? -ENOMEM : alive_tell_ways(a);
+	if (rc)
+		return rc;
+	mark_roots(a);
+	alive_follow(a, &a->census.objects_at);
+	a->ret->seen = a->seen.count;
+	a->ret->cut |= a->cut;
+	rc = a->failed ? -ENOMEM : alive_tell_ways(a);
+	return rc || a->cut || a->loose ? rc : alive_find_unseen(a);
+}
+
+/* What is held unseen is looked for once more, also behind what most often leads nowhere. */
+static int search(struct alive *a, struct err *err)
+{
+	struct python_alive first = *a->ret;
+	int rc = search_once(a);
+
+	if (!rc && a->ret->unseen) {
+		forget(a);
+		python_alive_release(a->ret);
+		a->ret->instances = first.instances;
+		a->ret->bytes = first.bytes;
+		a->thorough = true;
+		rc = search_once(a);
 	}
-	if (!rc && !a->cut && !a->loose)
-		rc = alive_find_unseen(a);
 	return rc ? err_nomem(err) : 0;
 }
 
@@ -290,13 +344,7 @@ int python_alive(struct python *p, const struct python_alive_options *options, s
 	ret->cut |= a.census.cut;
 	if (ret->ways.len)
 		qsort(ret->ways.data, ret->ways.len, sizeof(*ret->ways.data), by_instances);
-	vec_each(&a.roots, r)
-		free(r->name);
-	vec_release(&a.roots);
-	vec_release(&a.entries);
-	vec_release(&a.shapes);
-	free(a.shape_slots);
-	marks_release(&a.seen);
+	forget(&a);
 	python_census_release(&a.census);
 	if (rc)
 		python_alive_release(ret);

@@ -40,6 +40,7 @@ struct alive {
 	struct python_census census;
 	const char *type; /* full name, as interned */
 	bool loose;       /* instances are not in the collector's lists */
+	bool thorough;    /* objects that are not in them are gone through as well */
 	struct marks seen;
 	VEC(struct root) roots;
 	uint64_t interpreter_id; /* whose modules are looked at */

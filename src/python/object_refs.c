@@ -188,6 +188,15 @@ static bool tell_word(void *ctx, const struct python_ref *word)
 	return tell(w->r, &ref);
 }
 
+struct marks python_any_object;
+
+static bool is_known(struct python *p, struct marks *known, uint64_t word)
+{
+	if (!python_pointer_ok(word))
+		return false;
+	return known == &python_any_object ? python_type_of_object(p, word) != NULL : marks_have(known, word);
+}
+
 bool python_words_each(struct python *p, uint64_t from, uint64_t to, struct marks *known,
 	python_ref_fn *each, void *ctx)
 {
@@ -204,7 +213,7 @@ bool python_words_each(struct python *p, uint64_t from, uint64_t to, struct mark
 		for (uint64_t k = 0; k < n; k++) {
 			ref.to = words[k];
 			ref.index = at - from + k * 8;
-			if (python_pointer_ok(ref.to) && marks_have(known, ref.to) && each(ctx, &ref))
+			if (is_known(p, known, ref.to) && each(ctx, &ref))
 				return true;
 		}
 	}

@@ -13,6 +13,9 @@
 #include "python/marks.h"
 #include "python/object.h"
 
+/* As `known`: whatever has a type where an object has it. */
+extern struct marks python_any_object;
+
 enum python_ref_kind {
 	PYTHON_REF_ITEM,      /* [index] */
 	PYTHON_REF_KEY,       /* the key of a dict, or a member of a set */

@@ -37,7 +37,8 @@ static void add_root(const struct python_alive_way *way, struct buf *out)
 		buf_str(out, "what the interpreter keeps");
 		break;
 	case PYTHON_ROOT_UNSEEN:
-		buf_printf(out, "unseen (%" PRIu64 " references more than were found)", way->unseen);
+		buf_printf(out, "unseen (%" PRIu64 " %s more than were found)", way->unseen,
+			way->unseen == 1 ? "reference" : "references");
 		break;
 	}
 }

@@ -166,6 +166,16 @@ def kept_by_a_generator(python):
 
 
 @each_python
+def kept_by_a_cache(python):
+    """functools.lru_cache has it in objects that are in no list, behind a dict that is in none either."""
+    with Heap(python) as heap:
+        answer = heap.why_alive("InCache")
+        way, = answer["ways"]
+        check(way["root"] == "module" and way["steps"][0]["reference"] == ".cached", "%r" % way)
+        check(not answer["unseen"] and way["steps"][-1]["type"] == "__main__.InCache", "%r" % answer)
+
+
+@each_python
 def kept_by_many(python):
     """Objects that are kept alike are told once."""
     with Heap(python) as heap:

@@ -4,6 +4,7 @@
 python_heap.py OUT: writes to OUT what the collector says, as a dict, prints "ready" and sleeps. With "leak" it goes on making
 100 objects of class Leaky at each line it reads, and prints "leaked" after it.
 """
+import functools
 import gc
 import sys
 import threading
@@ -21,6 +22,7 @@ class InChain: pass
 class InFrame: pass
 class InGenerator: pass
 class InSlot: pass
+class InCache: pass
 class InClass: pass
 class Nobody: pass
 class Leaky: pass
@@ -60,6 +62,11 @@ def generate():
     print(held)
 
 
+@functools.lru_cache(maxsize=10)
+def cached(key):
+    return InCache()
+
+
 def thread_body(started):
     local = InFrame()
     started.set()
@@ -84,6 +91,7 @@ slotted = Slotted()
 slotted.thing = InSlot()
 generator = generate()
 next(generator)
+cached("key")
 LEAKED = []
 
 
