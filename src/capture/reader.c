@@ -294,6 +294,7 @@ static const uint16_t least_bytes[] = {
 	[RECORD_END] = sizeof(struct record_end),
 	[RECORD_OFF_CPU] = sizeof(struct record_off_cpu),
 	[RECORD_THREAD_TIMES] = sizeof(struct record_thread_times),
+	[RECORD_TASK_TIME] = sizeof(struct record_task_time),
 };
 #define KNOWN_TYPES (sizeof(least_bytes) / sizeof(least_bytes[0]))
 

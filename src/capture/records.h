@@ -68,6 +68,7 @@ enum record_type {
 	RECORD_END = 14,
 	RECORD_OFF_CPU = 15,
 	RECORD_THREAD_TIMES = 16,
+	RECORD_TASK_TIME = 17,
 };
 
 struct record_header {
@@ -247,6 +248,27 @@ struct record_thread_times {
 	uint32_t pid, tid;
 };
 
+/* What tasks of an event loop were doing; they are no threads, and many at a time. */
+enum task_doing {
+	TASK_RUNS = 0,  /* a thread was in them */
+	TASK_READY = 1, /* they waited for their loop to go on with them */
+	TASK_WAITS = 2, /* `what` says for what */
+};
+
+/* Tasks of one loop that were in the same place, at time_ns. */
+struct record_task_time {
+	struct record_header header;
+	uint64_t time_ns;
+	uint64_t weight_ns;  /* how long they were there, all of them together */
+	uint32_t pid, tid;   /* of the thread that runs the loop; tid == pid: none does */
+	uint32_t stack;      /* leaf node of the innermost coroutine; CAPTURE_NONE: not known */
+	uint32_t what;       /* string: "asyncio.Lock"; CAPTURE_NONE */
+	uint32_t count;      /* how many tasks */
+	uint8_t doing;       /* enum task_doing */
+	uint8_t python;      /* SAMPLE_PYTHON_... */
+	uint8_t pad[2];
+};
+
 enum loss_kind {
 	LOSS_RING = 0,          /* samples the kernel dropped because the ring was full */
 	LOSS_THROTTLE = 1,      /* times the kernel throttled the event */
@@ -325,6 +347,7 @@ _Static_assert(sizeof(struct record_sample) == 48, "part of the format");
 _Static_assert(sizeof(struct record_off_cpu) == 88, "part of the format");
 _Static_assert(sizeof(struct record_thread_times) == 96, "part of the format");
 _Static_assert(STATE_COUNT <= 8, "room in record_thread_times");
+_Static_assert(sizeof(struct record_task_time) == 48, "part of the format");
 _Static_assert(sizeof(struct record_loss) == 32, "part of the format");
 _Static_assert(sizeof(struct record_symbol_level) == 16, "part of the format");
 _Static_assert(sizeof(struct record_symbol) == 24, "part of the format");

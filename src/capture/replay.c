@@ -286,6 +286,19 @@ static void replay_off_cpu(struct replay *r, const struct record_off_cpu *interv
 	count_thread(r, o.pid, o.tid);
 }
 
+static void replay_task_time(struct replay *r, const struct record_task_time *time)
+{
+	struct record_task_time t = *time;
+
+	if (t.time_ns < r->from_ns)
+		return;
+	r->now_ns = t.time_ns;
+	t.stack = out_stack(r, t.stack);
+	t.what = out_string(r, t.what);
+	write_record(r, RECORD_TASK_TIME, &t, sizeof(t));
+	count_thread(r, t.pid, t.tid);
+}
+
 static void replay_loss(struct replay *r, const struct record_loss *loss)
 {
 	struct record_loss l = *loss;
@@ -499,6 +512,9 @@ static void replay_record(struct replay *r, const struct record_header *h)
 	case RECORD_THREAD_TIMES:
 		replay_times(r, record);
 		break;
+	case RECORD_TASK_TIME:
+		replay_task_time(r, record);
+		break;
 	case RECORD_LOSS:
 		replay_loss(r, record);
 		break;
@@ -515,7 +531,10 @@ static void note_needed(struct replay *r, const struct record_header *h)
 {
 	const struct record_sample *s = (const void *)h;
 	const struct record_off_cpu *o = (const void *)h;
+	const struct record_task_time *t = (const void *)h;
 
+	if (h->type == RECORD_TASK_TIME && t->time_ns >= r->from_ns)
+		need_thread(r, t->pid, t->tid);
 	if (h->type == RECORD_SAMPLE && s->time_ns >= r->from_ns) {
 		need_thread(r, s->pid, s->tid);
 	} else if (h->type == RECORD_OFF_CPU && o->start_ns + o->duration_ns >= r->from_ns) {

@@ -266,6 +266,9 @@ static size_t tidy_record(enum record_type type, void *record)
 		return sizeof(struct record_off_cpu);
 	case RECORD_THREAD_TIMES:
 		return sizeof(struct record_thread_times);
+	case RECORD_TASK_TIME:
+		memset(((struct record_task_time *)record)->pad, 0, 2);
+		return sizeof(struct record_task_time);
 	case RECORD_COST:
 		return sizeof(struct record_cost);
 	default:

@@ -107,6 +107,7 @@ int load_profile(const char *command, const char *path, const struct load_reques
 		.python_only = request->python_only,
 		.native_only = request->native_only,
 		.gil = request->gil,
+		.tasks = request->tasks,
 		.idle_apart = !request->idle && (request->no_idle || request->idle_apart),
 	};
 	rc = profile_load(path, &options, &p, err);
@@ -115,7 +116,9 @@ int load_profile(const char *command, const char *path, const struct load_reques
 	if (rc)
 		return rc;
 	tell_damage(command, path, p);
-	rc = check_anything(path, p,
+	if (request->tasks && !p->task_ns)
+		rc = err_set(err, ENODATA, "%s has no time of tasks in it: record with --tasks", path);
+	rc = rc ? rc : check_anything(path, p,
 		given || request->threads.main_only || request->threads.tid || request->states,
 		err);
 	if (rc) {

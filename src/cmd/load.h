@@ -14,7 +14,7 @@ struct load_request {
 	struct option_list state_words; /* as given: names, or several with commas between them */
 	bool idle, no_idle;
 	bool no_inline;
-	bool interpreter, python_only, native_only, gil; /* as in struct profile_filter */
+	bool interpreter, python_only, native_only, gil, tasks; /* as in struct profile_filter */
 	bool idle_apart; /* what the command does when neither --idle nor --no-idle is given */
 	bool brief_waits; /* as in struct profile_filter */
 	uint32_t states;  /* set by load_check() */
@@ -40,7 +40,9 @@ struct load_request {
 		OPTION_FLAG(0, "native-only", type, member.native_only,                            \
 			"leave out Python frames"),                                                \
 		OPTION_FLAG(0, "gil", type, member.gil,                                            \
-			"only samples of threads that held Python's interpreter lock")
+			"only samples of threads that held Python's interpreter lock"),            \
+		OPTION_FLAG(0, "tasks", type, member.tasks,                                        \
+			"time of asyncio's tasks instead of threads: of what was recorded with --tasks")
 
 /* STATUS_OK, or the complaint about the options has been made and this is the exit status. */
 int load_check(const struct options_usage *usage, struct load_request *request);

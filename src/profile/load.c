@@ -318,6 +318,40 @@ static int load_thread_times(struct loader *l, const struct record_thread_times 
 	return 0;
 }
 
+/* A task that waits is like a thread that is blocked, and one that waits for its loop like one in a run queue. */
+static int load_task_time(struct loader *l, const struct record_task_time *r)
+{
+	struct profile_sample s = {
+		.time_ns = r->time_ns,
+		.weight = r->weight_ns,
+		.wait = r->doing == TASK_RUNS ? PROFILE_NONE : (uint32_t)l->p->waits.len,
+		.stack = id_map_find(&l->node_ids, r->stack),
+		.state = r->doing == TASK_RUNS ? STATE_ON_CPU : r->doing == TASK_READY ? STATE_RUN_QUEUE : STATE_BLOCKED,
+		.python = r->python,
+	};
+	struct profile_wait w = {
+		.start_ns = r->time_ns,
+		.duration_ns = r->weight_ns,
+		.stack = s.stack,
+		.syscall = -1,
+		.awaits = string_of(l, r->what),
+		.waker = PROFILE_NONE,
+		.waker_stack = PROFILE_NONE,
+	};
+
+	note_time(l, r->time_ns);
+	l->p->task_ns += r->weight_ns;
+	if (!l->options->filter.tasks)
+		return 0;
+	s.thread = thread_index(l, r->pid, r->tid);
+	if (s.thread == PROFILE_NONE)
+		return -ENOMEM;
+	if (s.wait != PROFILE_NONE &&
+		(vec_push(&l->p->waits, w) || vec_push(&l->waker_threads, PROFILE_NONE)))
+		return -ENOMEM;
+	return vec_push(&l->p->samples, s);
+}
+
 static int load_loss(struct loader *l, const struct record_loss *r)
 {
 	note_time(l, r->time_ns);
@@ -371,6 +405,9 @@ static int load_record(struct loader *l, const struct record_header *h)
 {
 	const void *r = h;
 
+	if (l->options->filter.tasks && (h->type == RECORD_SAMPLE || h->type == RECORD_OFF_CPU ||
+						h->type == RECORD_THREAD_TIMES))
+		return 0;
 	switch (h->type) {
 	case RECORD_META:
 		return load_meta(l, r);
@@ -406,6 +443,8 @@ static int load_record(struct loader *l, const struct record_header *h)
 		return load_off_cpu(l, r);
 	case RECORD_THREAD_TIMES:
 		return load_thread_times(l, r);
+	case RECORD_TASK_TIME:
+		return load_task_time(l, r);
 	default:
 		return 0; /* of a later version: counted by the reader */
 	}

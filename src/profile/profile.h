@@ -121,6 +121,7 @@ struct profile_wait {
 	uint32_t stack;       /* leaf node of code, PROFILE_NONE: not known */
 	int32_t syscall;      /* number; -1 none, or not known */
 	const char *syscall_name; /* NULL: not known */
+	const char *awaits;   /* of a task: "asyncio.Lock"; NULL: it is a thread's */
 	uint32_t waker;       /* index into wakers; PROFILE_NONE: not known, or an interrupt */
 	uint32_t waker_stack; /* leaf node, PROFILE_NONE: not known */
 	uint8_t waker_kind;   /* enum waker_kind */
@@ -202,6 +203,8 @@ struct profile {
 	 * were; zeros when the mode is PROFILE_CPU. */
 	uint64_t watched_ns, state_ns[STATE_COUNT];
 	uint32_t watched_threads;
+	bool of_tasks;     /* samples are of tasks, by the threads that their loops run in (filter.tasks) */
+	uint64_t task_ns;  /* time of tasks that was recorded, shown or not */
 	struct record_cost cost;
 	uint64_t file_bytes;
 	uint32_t end_reason; /* enum end_reason; meaningful when !damage.no_end */
@@ -228,6 +231,7 @@ struct profile_filter {
 	bool python_only;      /* keep Python frames alone, and samples that have some */
 	bool native_only;      /* leave out Python frames; the interpreter's own are kept then */
 	bool gil;              /* keep samples whose thread held the interpreter lock */
+	bool tasks;            /* time of asyncio's tasks, instead of that of threads */
 };
 
 /* Frames that a recording cut short left without names (no SYMBOL records) are named from the

@@ -72,6 +72,10 @@ static uint64_t node_hash(const void *ctx, uint32_t index)
 static const char *state_text(
 	enum thread_state state, const struct profile_wait *w, char *text, size_t size)
 {
+	if (w->awaits && state == STATE_BLOCKED) {
+		snprintf(text, size, "[%.60s]", w->awaits);
+		return text;
+	}
 	if (state != STATE_SYSCALL || w->syscall < 0)
 		return states[state].frame;
 	if (w->syscall_name)
@@ -88,7 +92,7 @@ static int add_state_frame(
 	struct profile_frame f = {.module = PROFILE_NONE, .kind = PROFILE_FRAME_STATE,
 		.first_level = (uint32_t)p->levels.len, .level_count = 1};
 	struct profile_level level = {0};
-	char text[64];
+	char text[72];
 
 	level.function = loader_state_function(
 		b->l, state_text(state, w, text, sizeof(text)), state);
@@ -102,7 +106,10 @@ static int add_state_frame(
 static uint32_t state_frame(
 	struct state_nodes *b, enum thread_state state, const struct profile_wait *w)
 {
-	uint64_t key = (uint64_t)state << 32 | (uint32_t)(state == STATE_SYSCALL ? w->syscall : 0);
+	/* Texts of a recording are there once. */
+	uint64_t key = w->awaits && state == STATE_BLOCKED
+		? 1ULL << 63 | (uint64_t)(uintptr_t)w->awaits
+		: (uint64_t)state << 32 | (uint32_t)(state == STATE_SYSCALL ? w->syscall : 0);
 	struct id_probe probe = id_probe_start(&b->frame_ids, hash_u64(key));
 	struct state_frame added = {.key = key, .frame = (uint32_t)b->l->p->frames.len};
 
@@ -385,7 +392,8 @@ int loader_thread_states(struct loader *l)
 		t->idle = only_waits(t);
 	if (find_places(p))
 		return -ENOMEM;
-	if (l->options->filter.idle_apart)
+	/* All that most tasks do is wait. */
+	if (l->options->filter.idle_apart && !p->of_tasks)
 		set_apart(p);
 	vec_each(&p->threads, t) {
 		if (t->apart || !t->watched_ns)
@@ -420,6 +428,11 @@ void loader_find_mode(struct loader *l)
 	const char *mode = profile_meta(l->p, "mode");
 	bool on_cpu = false;
 
+	l->p->of_tasks = l->options->filter.tasks;
+	if (l->p->of_tasks) {
+		l->p->mode = PROFILE_WALL;
+		return;
+	}
 	for (size_t i = 0; mode && i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (!strcmp(mode, modes[i]))
 			l->p->mode = (enum profile_mode)i;

@@ -639,3 +639,24 @@ int task_wait(struct tasks_look *look, const struct future *f, const struct awai
 	buf_release(&w.words);
 	return w.failed || !task->wait.words ? -ENOMEM : 0;
 }
+
+void python_task_label(const struct python_task *task, struct buf *ret)
+{
+	static const char *const labels[] = {
+		[PYTHON_WAIT_UNKNOWN] = "await",
+		[PYTHON_WAIT_FUTURE] = "a future",
+		[PYTHON_WAIT_TASK] = "another task",
+		[PYTHON_WAIT_SLEEP] = "asyncio.sleep",
+		[PYTHON_WAIT_EXECUTOR] = "an executor",
+		[PYTHON_WAIT_PROCESS] = "a child process",
+	};
+	const char *words = task->wait.words, *end = strstr(words, " of fd ");
+	size_t len = strcspn(words, ",(");
+
+	if (end && (size_t)(end - words) < len)
+		len = (size_t)(end - words);
+	if ((size_t)task->wait.kind < sizeof(labels) / sizeof(labels[0]) && labels[task->wait.kind])
+		buf_str(ret, labels[task->wait.kind]);
+	else
+		buf_add(ret, words, len);
+}

@@ -118,6 +118,10 @@ void python_tasks_release(struct python_tasks *t);
 /* Who holds a lock: the first of *ret_count; NULL: nobody of whom it is known. */
 const struct python_hold *python_tasks_holds(const struct python_tasks *t, uint64_t lock, size_t *ret_count);
 
+/* What a waiting task waits for, in words that are the same for all that wait for such a thing: "asyncio.Lock",
+ * "asyncio.sleep", "another task". */
+void python_task_label(const struct python_task *task, struct buf *ret);
+
 /* Index of a task by its address; -1. */
 int64_t python_tasks_find(const struct python_tasks *t, uint64_t address);
 

@@ -296,6 +296,23 @@ static void print_cost(struct dump *d, const void *record)
 	number(d, "ring_bytes", r->ring_bytes);
 }
 
+static void print_task_time(struct dump *d, const void *record)
+{
+	static const char *const doing[] = {"runs", "ready", "waits"};
+	const struct record_task_time *r = record;
+
+	moment(d, r->time_ns);
+	number(d, "weight_ns", r->weight_ns);
+	number(d, "pid", r->pid);
+	number(d, "tid", r->tid);
+	ref(d, "stack", 'k', r->stack);
+	WORD(d, "doing", doing, r->doing);
+	if (r->what != CAPTURE_NONE)
+		ref(d, "what", 's', r->what);
+	number(d, "count", r->count);
+	number(d, "python", r->python);
+}
+
 static void print_end(struct dump *d, const void *record)
 {
 	const struct record_end *r = record;
@@ -324,6 +341,7 @@ static const struct {
 	[RECORD_END] = {"end", print_end},
 	[RECORD_OFF_CPU] = {"off-cpu", print_off_cpu},
 	[RECORD_THREAD_TIMES] = {"times", print_thread_times},
+	[RECORD_TASK_TIME] = {"tasks", print_task_time},
 };
 
 static void print_record(struct dump *d, const struct record_header *h)

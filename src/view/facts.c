@@ -78,6 +78,11 @@ static void how_many(
 	const struct profile_quality *q = &p->quality;
 	const char *hz = profile_meta(p, "frequency_hz");
 
+	if (p->of_tasks) {
+		buf_str(out, separator(t));
+		buf_str(out, "tasks of asyncio");
+		return;
+	}
 	if (p->mode == PROFILE_CPU || q->samples > q->intervals) {
 		buf_str(out, separator(t));
 		counted(out, q->samples - q->intervals, "sample");
@@ -104,7 +109,7 @@ static void how_much(
 	buf_str(out, separator(t));
 	words_duration(out, p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0);
 	how_many(p, t, event, out);
-	if (p->cpu_ns) {
+	if (p->cpu_ns && !p->of_tasks) {
 		buf_str(out, separator(t));
 		words_duration(out, p->cpu_ns);
 		buf_str(out, " CPU");
@@ -168,6 +173,12 @@ static void whole_words(const struct profile *p, struct buf *out)
 		apart += thread->apart;
 	buf_str(out, "100% is ");
 	words_duration(out, share_base(p));
+	if (p->of_tasks) {
+		buf_str(out, " of tasks in the loops of ");
+		counted(out, p->watched_threads, "thread");
+		buf_char(out, '\n');
+		return;
+	}
 	buf_str(out, ": ");
 	counted(out, p->watched_threads, "thread");
 	buf_str(out, " watched");
@@ -423,11 +434,22 @@ static int hint_stackless(const struct profile *p, struct hints *h)
 	return hint(h, &b);
 }
 
+static int hint_tasks(const struct profile *p, struct hints *h)
+{
+	struct buf b = {0};
+
+	if (p->of_tasks || !p->task_ns)
+		return 0;
+	words_duration(&b, p->task_ns);
+	buf_str(&b, " of asyncio's tasks are in the recording as well: --tasks shows what they waited for");
+	return hint(h, &b);
+}
+
 static int hint_wakers(const struct profile *p, struct hints *h)
 {
 	struct buf b = {0};
 
-	if (p->wakers_known || !p->quality.intervals)
+	if (p->wakers_known || !p->quality.intervals || p->of_tasks)
 		return 0;
 	buf_str(&b, "who ended the waits is not known: that needs BPF, ask sonde doctor");
 	return hint(h, &b);
@@ -569,7 +591,8 @@ int facts_hints(const struct profile *p, struct hints *ret, struct err *err)
 	if (hint_recorded(p, "limited", "the window is short: ", &h) || hint_truncated(p, &h) ||
 		hint_lost(p, &h) || hint_recorded(p, "unsampled", "", &h) || hint_stackless(p, &h) ||
 		hint_recorded(p, "python_refused", "no Python frames: ", &h) || hint_python(p, &h) ||
-		hint_wakers(p, &h) || hint_unresolved(p, &h, err) || hint_guessed(p, &h)) {
+		hint_wakers(p, &h) || hint_tasks(p, &h) || hint_unresolved(p, &h, err) ||
+		hint_guessed(p, &h)) {
 		hints_release(&h);
 		return err_nomem(err);
 	}

@@ -114,7 +114,8 @@ static int state_lines(const struct profile *p, const struct term *t, struct buf
 
 	if (rc)
 		return rc;
-	buf_str(out, "\nThreads, each in % of the time it was watched\n");
+	buf_str(out, p->of_tasks ? "\nTasks, by the thread that their loop runs in\n"
+				 : "\nThreads, each in % of the time it was watched\n");
 	rc = threads_table(p, t, &rows, 0, out);
 	vec_release(&rows);
 	return rc;

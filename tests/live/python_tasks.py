@@ -15,7 +15,7 @@ SHOWN = 8  # differences that a failure prints
 
 
 def known_pythons():
-    return [p for p in pythons() if "later" not in p.kinds]
+    return [p for p in pythons() if p.version >= (3, 8) and "later" not in p.kinds]
 
 
 def each_python(function):

@@ -525,6 +525,65 @@ TEST(no_memory)
 	free(bytes.data);
 }
 
+/* ---- tasks ---- */
+
+static struct profile *load_tasks(bool asked)
+{
+	static const struct profile_load_options tasks = {.filter = {.tasks = true, .idle_apart = true}};
+	struct rec r = rec_start();
+	struct record_off_cpu one = interval(&r, STATE_SYSCALL, 500, 0);
+	struct record_task_time t = {.time_ns = r.now, .pid = 100, .tid = 100, .stack = rec_stack(&r, "mX"), .count = 3,
+		.weight_ns = 300, .doing = TASK_WAITS, .what = capture_string(r.w, "asyncio.Lock")};
+
+	capture_meta(r.w, "mode", "cpu");
+	capture_record(r.w, RECORD_OFF_CPU, &one, sizeof(one));
+	capture_record(r.w, RECORD_TASK_TIME, &t, sizeof(t));
+	t.what = capture_string(r.w, "asyncio.Queue.get()");
+	capture_record(r.w, RECORD_TASK_TIME, &t, sizeof(t));
+	t.what = CAPTURE_NONE;
+	t.doing = TASK_READY;
+	capture_record(r.w, RECORD_TASK_TIME, &t, sizeof(t));
+	t.doing = TASK_RUNS;
+	capture_record(r.w, RECORD_TASK_TIME, &t, sizeof(t));
+	t.doing = 77;
+	t.stack = 12345;
+	capture_record(r.w, RECORD_TASK_TIME, &t, sizeof(t));
+	rec_names(&r);
+	return rec_load(&r, asked ? &tasks : NULL);
+}
+
+TEST(time_of_tasks_is_apart)
+{
+	struct profile *p = load_tasks(false);
+
+	check(!p->of_tasks && p->samples.len == 1 && p->total_weight == 500);
+	check_u64(p->task_ns, 1500);
+	profile_free(p);
+}
+
+TEST(time_of_tasks_instead_of_threads)
+{
+	struct profile *p = load_tasks(true);
+	const struct profile_sample *s = p->samples.data;
+
+	check(p->of_tasks && p->mode == PROFILE_WALL);
+	check_u64(p->task_ns, 1500);
+	check_u64(p->total_weight, 1500);
+	if (p->samples.len == 5) {
+		check_str(stack_text(p, s[0].stack), "m X inl [asyncio.Lock]");
+		check_str(stack_text(p, s[1].stack), "m X inl [asyncio.Queue.get()]");
+		check_str(stack_text(p, s[2].stack), "m X inl [run queue]");
+		check(s[3].state == STATE_ON_CPU && s[3].wait == PROFILE_NONE);
+		check_str(stack_text(p, s[3].stack), "m X inl");
+		/* What a later version may tell: blocked, in what is not known. */
+		check_str(stack_text(p, s[4].stack), "[blocked]");
+	}
+	check_u64(p->samples.len, 5);
+	/* All that a task does may be to wait: it is shown all the same. */
+	check(!p->threads.data[0].apart);
+	profile_free(p);
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(interval_becomes_two_samples),
@@ -533,5 +592,5 @@ int main(int argc, char **argv)
 		T(wall_clock_of_a_server), T(threads_that_only_wait_stand_apart),
 		T(states_are_selected), T(waits_end_with_what_the_program_called),
 		T(idle_threads), T(last_times_count), T(impossible_times_are_not_taken),
-		T(wakers_of_a_lock), T(equal_wakers_are_one), T(time_lines), T(no_memory));
+		T(wakers_of_a_lock), T(time_of_tasks_is_apart), T(time_of_tasks_instead_of_threads), T(equal_wakers_are_one), T(time_lines), T(no_memory));
 }

@@ -141,8 +141,21 @@ static void write_pythons(struct recording *r)
 	buf_release(&refused);
 }
 
+static void write_tasks(struct recording *r)
+{
+	const struct task_times_stats *stats = r->tasks ? task_times_stats(r->tasks) : NULL;
+
+	if (!stats)
+		return;
+	write_number(r, "task_looks", stats->looks);
+	write_number(r, "task_look_ns", stats->elapsed_ns);
+	write_number(r, "tasks_torn", stats->torn);
+	write_number(r, "tasks_lost", stats->lost);
+}
+
 void record_write_sampler_facts(struct recording *r)
 {
+	write_tasks(r);
 	write_delays(r);
 	write_stack_sizes(r);
 	write_pythons(r);
@@ -272,6 +285,21 @@ static void tell_pythons(const struct recording *r)
 				pythons[i].text);
 }
 
+static void tell_tasks(const struct recording *r)
+{
+	const struct task_times_stats *s = r->tasks ? task_times_stats(r->tasks) : NULL;
+
+	if (!s)
+		return;
+	if (s->tasks)
+		fprintf(stderr, "  tasks: looked at %.0f of them at a time, %llu times, in %.1f ms each; see them: "
+				"sonde report --tasks\n",
+			(double)s->tasks / (double)s->looks, (unsigned long long)s->looks,
+			(double)s->elapsed_ns / (double)s->looks / 1e6);
+	else
+		fprintf(stderr, "  tasks: none were seen%s%s\n", s->failed ? ": " : "", s->why);
+}
+
 void record_tell(const struct recording *r)
 {
 	const struct session_stats *stats = &r->stats;
@@ -292,6 +320,7 @@ void record_tell(const struct recording *r)
 	if (r->pauses[0])
 		fprintf(stderr, "  %s\n", r->pauses);
 	tell_pythons(r);
+	tell_tasks(r);
 	record_tell_losses(r);
 	tell_unsampled(r);
 	if (stacks)

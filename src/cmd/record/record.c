@@ -35,6 +35,8 @@ static const struct option_spec options[] = {
 	OPTION_FLAG(0, "off-cpu", struct record_args, off_cpu, "time off the CPU alone"),
 	OPTION_DURATION(0, "min-block", struct record_args, min_block_ns, "TIME", 0, UINT64_MAX / 2,
 		"with --wall, --off-cpu: only keep stacks of intervals at least this long (default 0)"),
+	OPTION_FLAG(0, "tasks", struct record_args, tasks,
+		"asyncio's tasks as well, running or not, 20 times a second: report --tasks shows what they wait for"),
 	OPTION_STRING(0, "on-signal", struct record_args, on_signal, "SIGNAL",
 		"no recording: each time the target gets this signal, append the stacks of all its "
 		"threads to a file of folded stacks (default " DEFAULT_STACKS "), and swallow it"),
@@ -185,6 +187,7 @@ static void release(struct recording *r)
 	for (size_t i = 0; i < r->sampler_count; i++)
 		sampler_free(r->samplers[i]);
 	on_signal_release(r);
+	task_times_free(r->tasks);
 	session_free(r->session);
 	capture_writer_abandon(r->writer);
 	vec_each(&r->pid_fds, fd)

@@ -26,6 +26,7 @@
 #include "os/proc.h"
 #include "sample/live_names.h"
 #include "sample/ptrace/on_signal.h"
+#include "sample/python/task_times.h"
 #include "sample/sampler.h"
 #include "sample/session.h"
 
@@ -42,7 +43,7 @@ struct record_args {
 	uint64_t frequency_hz, stack_bytes, duration_ns, min_block_ns;
 	const char *output;
 	struct thread_options threads;
-	bool debuginfod, quiet, nonblocking;
+	bool debuginfod, quiet, nonblocking, tasks;
 	/* the flight recorder */
 	uint64_t last_ns, memory_bytes, windows;
 	struct option_list when;
@@ -81,6 +82,7 @@ struct recording {
 	struct flight *flight; /* NULL without --last */
 	struct capture_writer *writer;
 	struct session *session;
+	struct task_times *tasks; /* NULL without --tasks */
 	int signal_fd;
 	struct child_inherits inherits;
 	struct session_stats stats; /* when all is done */

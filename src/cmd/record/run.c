@@ -118,12 +118,17 @@ static void run(struct recording *r)
 		if (r->flight && flight_next_ns(r->flight) < until)
 			until = flight_next_ns(r->flight);
 
+		if (r->tasks && task_times_next_ns(r->tasks) < until)
+			until = task_times_next_ns(r->tasks);
+
 		struct work work = wait_for_work(r, drain_ns < until ? drain_ns : until);
 
 		drain_ns = drain(r);
 
 		uint64_t now = clock_monotonic_ns();
 
+		if (r->tasks)
+			task_times_step(r->tasks, now);
 		if (now >= flush_ns) {
 			session_flush(r->session, now);
 			show_progress(r, now);

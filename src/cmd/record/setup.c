@@ -187,6 +187,8 @@ int record_open(struct recording *r, struct err *err)
 			       : capture_writer_create(r->args->output, &r->writer, err);
 	if (!rc)
 		rc = session_new(r->writer, &r->selection, &r->session, err);
+	if (!rc && r->args->tasks)
+		rc = task_times_new(r->session, &r->tasks, err);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < r->sampler_count; i++)
