@@ -254,8 +254,11 @@ static void lock_lines(const struct over_time *o, const struct over_lock *l, con
 	paint_off(out, t, PAINT_TITLE);
 	if (l->declared[0])
 		buf_printf(out, " (%s)", l->declared);
-	buf_printf(out, ": %.1f threads waited on average, %" PRIu32 " at most\n",
+	buf_printf(out, ": %.1f threads waited on average, %" PRIu32 " at most",
 		(double)l->waiters / (double)o->looks, l->most);
+	if (over_handed_on(l))
+		buf_printf(out, "; handed on %" PRIu64 " times a second", over_handed_on(l));
+	buf_char(out, '\n');
 	for (size_t i = 0; i < l->holders.len && i < MOST_ROOTS; i++) {
 		const struct over_root *r = &l->holders.data[i];
 

@@ -74,6 +74,8 @@ static void lock_object(const struct over_time *o, const struct over_lock *l, st
 	json_text(out, "what", l->what);
 	buf_printf(out, ",\"waiters\":%.4f,\"most_waiters\":%" PRIu32 ",",
 		o->looks ? (double)l->waiters / (double)o->looks : 0, l->most);
+	if (over_handed_on(l))
+		buf_printf(out, "\"handed_on\":%" PRIu64 ",", over_handed_on(l));
 	roots_array("holders", &l->holders, l->held_looks, out);
 	buf_char(out, '}');
 }

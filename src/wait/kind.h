@@ -79,7 +79,7 @@ struct wait {
 	bool polls;              /* it sleeps for a moment, looks, and sleeps again: that it runs means nothing */
 	pid_t trouble_tid;       /* of the trouble: who it was */
 	bool own;                /* only the process itself, another thread of it, can end the wait */
-	uint64_t counter;        /* the kind's own, for its again() */
+	uint64_t counter;        /* of a GIL: how often it went from one thread to another so far; 0 */
 	uint64_t timeout_ns;     /* what is left of a time limit, LOOK_UNKNOWN: none or not known */
 	struct wait_blocker blockers[WAIT_MOST_BLOCKERS];
 	size_t blocker_count;

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 /* A thread that lost one part in so many is worth talking about. */
 #define WORTH_PARTS 20u
 
@@ -63,6 +65,13 @@ uint64_t over_class_ns(const struct over_thread *th, enum over_class class)
 		if (c->class == class)
 			looks += c->looks;
 	return part(over_blocked_ns(th), looks, th->blocked_looks);
+}
+
+uint64_t over_handed_on(const struct over_lock *l)
+{
+	return l->last_ns > l->first_ns
+		? (l->last_counter - l->first_counter) * NS_PER_S / (l->last_ns - l->first_ns)
+		: 0;
 }
 
 uint64_t over_lost_ns(const struct over_thread *th)

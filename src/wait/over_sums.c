@@ -301,6 +301,14 @@ static int count_waiter(struct over_time *o, struct over_lock *l, struct wait_no
 	if (new_look)
 		l->now = 0;
 	l->look = o->looks;
+	if (!l->first_counter) {
+		l->first_counter = n->wait.counter;
+		l->first_ns = now_ns;
+	}
+	if (n->wait.counter > l->first_counter) {
+		l->last_counter = n->wait.counter;
+		l->last_ns = now_ns;
+	}
 	l->waiters++;
 	if (++l->now > l->most)
 		l->most = l->now;

@@ -99,6 +99,7 @@ struct over_lock {
 	uint64_t look;
 	uint32_t now, name_tries;
 	size_t number;
+	uint64_t first_counter, last_counter, first_ns, last_ns; /* of struct wait, and when that was */
 };
 VEC_TYPE(over_locks, struct over_lock);
 
@@ -150,6 +151,9 @@ uint64_t over_class_ns(const struct over_thread *th, enum over_class class);
 
 /* What it would have used had nobody and nothing been in its way: neither running nor idle. */
 uint64_t over_lost_ns(const struct over_thread *th);
+
+/* How often a second a GIL went from one thread to another; 0 for all else. */
+uint64_t over_handed_on(const struct over_lock *l);
 
 const char *over_class_name(enum over_class class); /* "behind": stable, for JSON */
 
