@@ -19,7 +19,7 @@ struct copied_process {
 	VEC(struct known_python_thread) threads; /* ascending by tid */
 	VEC(uint64_t) looked_at;                 /* states of the threads that were */
 	struct python_slots slots;
-	VEC(pid_t) told;                         /* tids in the map */
+	struct pid_vec told;                     /* tids in the map, ascending */
 };
 
 struct python_copier {
@@ -193,22 +193,54 @@ static size_t tell_thread(struct python_copier *c, struct copied_process *p, str
 	return i;
 }
 
+static bool is_told_already(const struct copied_process *p, const struct known_python_thread *threads,
+	size_t count)
+{
+	if (p->threads.len != count || !p->told.len)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (p->threads.data[i].tid != threads[i].tid ||
+			p->threads.data[i].thread.address != threads[i].thread.address)
+			return false;
+	return true;
+}
+
+/* Forgets those that were told of before and are not among the threads any more; both ascend. */
+static void untell_others(struct python_copier *c, struct copied_process *p, const struct pid_vec *before)
+{
+	size_t i = 0;
+
+	vec_each(before, tid) {
+		uint32_t key = (uint32_t)*tid;
+
+		while (i < p->told.len && p->told.data[i] < *tid)
+			i++;
+		if (i == p->told.len || p->told.data[i] != *tid)
+			c->maps.remove(c->maps.ctx, c->maps.threads, &key);
+	}
+}
+
 static void on_threads(void *ctx, pid_t pid, struct python *python,
 	const struct known_python_thread *threads, size_t count)
 {
 	struct python_copier *c = ctx;
 	struct copied_process *p = find(c, pid);
+	struct pid_vec before;
 
-	if (!p)
+	if (!p || is_told_already(p, threads, count))
 		return;
 	p->threads.len = 0;
 	if (vec_reserve(&p->threads, count))
 		return;
-	memcpy(p->threads.data, threads, count * sizeof(*threads));
+	if (count)
+		memcpy(p->threads.data, threads, count * sizeof(*threads));
 	p->threads.len = count;
-	untell_threads(c, p);
+	before = p->told;
+	p->told = (struct pid_vec){0};
 	for (size_t i = 0; i < count;)
 		i = tell_thread(c, p, python, threads, i, count);
+	untell_others(c, p, &before);
+	vec_release(&before);
 	if (count && !p->layout.gil) {
 		p->layout.gil = gil_of(python, &threads[0].thread);
 		tell_process(c, p);

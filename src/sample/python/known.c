@@ -12,6 +12,8 @@
 
 /* A thread that is not in the list may have begun just now: the list is read again, this often at most. */
 #define THREADS_AGAIN_NS (20 * NS_PER_MS)
+/* A thread that is known may have come to another interpreter, of which nothing tells. */
+#define THREADS_LATER_NS NS_PER_S
 /* An interpreter that is not ready yet; one that could not be read. */
 #define NOT_READY_NS (2 * NS_PER_MS)
 #define OPEN_AGAIN_NS (50 * NS_PER_MS)
@@ -33,7 +35,8 @@ static bool read_by_thread(void *ctx, uint64_t addr, void *buf, size_t len)
 {
 	const struct python_of_process *p = ctx;
 
-	return source_read(p->source, p->reader, addr, buf, len);
+	return source_read(p->source, p->reader, addr, buf, len) ||
+		(p->reader != p->pid && source_read(p->source, p->pid, addr, buf, len));
 }
 
 static const struct python_file *file_of(struct module *m)
@@ -148,6 +151,7 @@ static struct python_of_process *known(struct session *s, struct process *p, pid
 		if (!p->python)
 			return NULL;
 		p->python->source = s->source;
+		p->python->pid = p->pid;
 		p->python->looked_mappings = SIZE_MAX;
 	}
 	p->python->reader = reader;
@@ -323,21 +327,16 @@ size_t python_state_place(const struct python_of_process *of, pid_t tid, uint64_
 
 	while (i < count && states[i].address != state)
 		i++;
-	return i;
+	return i < count ? i : PYTHON_NO_PLACE;
 }
 
 void python_thread_met(struct session *s, const struct thread *th, uint64_t state)
 {
 	struct python_of_process *of = th->process->python;
-	struct python_thread states[PYTHON_MOST_STATES];
-	size_t count = states_of(of, th->tid, states, PYTHON_MOST_STATES);
-	uint64_t now;
+	size_t place = python_state_place(of, th->tid, state);
+	uint64_t now = clock_monotonic_ns();
 
-	for (size_t i = 0; i < count; i++)
-		if (states[i].address == state)
-			return;
-	now = clock_monotonic_ns();
-	if (now - of->threads_ns < THREADS_AGAIN_NS)
+	if (now - of->threads_ns < (place == PYTHON_NO_PLACE ? THREADS_AGAIN_NS : THREADS_LATER_NS))
 		return;
 	of->threads_ns = now;
 	python_refresh(of->python);

@@ -22,7 +22,8 @@ struct known_python_thread {
 /* Of struct process. Fields are for those who take stacks (stacks.c), which may change the last two. */
 struct python_of_process {
 	const struct source *source;
-	pid_t reader;                  /* the thread by which memory is read */
+	pid_t reader;                  /* the thread by which memory is read; where that has ended, by: */
+	pid_t pid;
 	struct python *python;         /* NULL: not found, or refused */
 	const struct module *module;   /* that holds the runtime */
 	size_t looked_mappings;        /* there were so many when it was looked for */
@@ -66,11 +67,11 @@ void python_tell_gone(struct session *s, pid_t pid, pid_t tid);
 /* A process that was running before the session, or anew: if somebody follows, its CPython is looked for now. */
 void python_tell_process(struct session *s, struct process *p, pid_t reader);
 
-/* Among the states of its thread, the place of one: those of interpreters that it came to later are first. Their number
- * where it is not known. */
+/* Among the states of its thread, the place of one: those of interpreters that it came to later are first. */
+#define PYTHON_NO_PLACE SIZE_MAX /* it is none of them, as far as that is known */
 size_t python_state_place(const struct python_of_process *of, pid_t tid, uint64_t state);
 
-/* A sampler has met a thread with that state: if that is news, the threads are read again. */
+/* A sampler has met a thread with that state: if that is news, or it was long ago, the threads are read again. */
 void python_thread_met(struct session *s, const struct thread *th, uint64_t state);
 
 /* Why there is none though it was found: "CPython 3.7 is not supported..."; "": there is nothing to say. */
