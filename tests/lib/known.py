@@ -19,12 +19,17 @@ def extension(python):
         return None
     need("gcc")
     compiler = "musl-gcc" if "musl" in python.kinds else "gcc"
-    out = work("known_extension.so")
-    done = subprocess.run([compiler, "-O2", "-fomit-frame-pointer", "-shared", "-fPIC", "-o", out,
-                           os.path.join(PROGRAMS, "known_extension.c")] +
-                          [flag for folder in python.include for flag in ("-I", folder)], capture_output=True)
-    check(done.returncode == 0, "the extension does not compile: %r" % done.stderr[-500:])
-    return out
+    source = os.path.join(PROGRAMS, "known_extension.c")
+    kept = os.path.join(CACHE, "known_extension-%s.so" % python.label)
+    if not os.path.exists(kept) or os.path.getmtime(kept) < os.path.getmtime(source):
+        os.makedirs(CACHE, exist_ok=True)
+        fresh = "%s.%d" % (kept, os.getpid())
+        done = subprocess.run([compiler, "-O2", "-fomit-frame-pointer", "-shared", "-fPIC", "-o", fresh, source] +
+                              [flag for folder in python.include for flag in ("-I", folder)], capture_output=True)
+        check(done.returncode == 0, "the extension does not compile: %r" % done.stderr[-500:])
+        os.rename(fresh, kept)
+    # Where a process in a root directory of its own sees it, too.
+    return shutil.copy(kept, work("known_extension.so"))
 
 
 def stacks_of(pid, *options):
