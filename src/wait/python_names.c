@@ -239,13 +239,30 @@ bool look_name_in(struct python_look *look, const struct python_frame *frame, ui
 	return refers(&s);
 }
 
+static void remember(struct python_look *look, uint64_t object, const char *name)
+{
+	struct buf text = {0};
+
+	buf_str(&text, name);
+	(void)vec_push(&look->names, (struct object_name){object, look_keep(look, &text)});
+}
+
 bool look_object_name(struct python_look *look, pid_t tid, size_t from, uint64_t object, char *buf, size_t size)
 {
 	const struct python_frames *frames = look_frames(look, tid);
 
-	for (size_t i = from; i < frames->len && i < from + MOST_NAMING_FRAMES; i++)
-		if (look_name_in(look, &frames->data[i], object, buf, size))
-			return true;
+	vec_each(&look->names, known) {
+		if (known->object != object || !*known->name)
+			continue;
+		wait_say(buf, size, "%s", known->name);
+		return true;
+	}
+	for (size_t i = from; i < frames->len && i < from + MOST_NAMING_FRAMES; i++) {
+		if (!look_name_in(look, &frames->data[i], object, buf, size))
+			continue;
+		remember(look, object, buf);
+		return true;
+	}
 	*buf = 0;
 	return false;
 }

@@ -29,6 +29,7 @@ static void free_look(struct python_look *look)
 	vec_each(&look->texts, text)
 		free(*text);
 	vec_release(&look->texts);
+	vec_release(&look->names);
 	free(look->links);
 	free(look);
 }
@@ -280,7 +281,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static const char *keep(struct python_look *look, struct buf *text)
+const char *look_keep(struct python_look *look, struct buf *text)
 {
 	char *data = text->data;
 
@@ -299,7 +300,7 @@ static const char *place_at(struct python_look *look, const struct python_code *
 	if (!line || !*code->file)
 		return "";
 	buf_printf(&text, "%.60s:%u", base_name(code->file), line);
-	return keep(look, &text);
+	return look_keep(look, &text);
 }
 
 const char *look_place(struct python_look *look, const struct python_frame *frame)

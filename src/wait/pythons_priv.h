@@ -3,6 +3,7 @@
 #ifndef SONDE_WAIT_PYTHONS_PRIV_H
 #define SONDE_WAIT_PYTHONS_PRIV_H
 
+#include "base/buf.h"
 #include "base/table.h"
 #include "wait/pythons.h"
 
@@ -11,6 +12,11 @@ struct look_thread_state {
 	struct python_thread thread;
 	bool read;
 	struct python_frames frames;
+};
+
+struct object_name {
+	uint64_t object;
+	const char *name; /* of `texts` */
 };
 
 struct python_look {
@@ -23,6 +29,10 @@ struct python_look {
 	bool insides_read;
 	struct python_link *links; /* room for a chain */
 	VEC(char *) texts;         /* what others point to */
+	VEC(struct object_name) names; /* that were found: all who want one thing call it the same */
 };
+
+/* Takes the text's memory; "" where there is none. */
+const char *look_keep(struct python_look *look, struct buf *text);
 
 #endif

@@ -185,7 +185,7 @@ def lock_taken_twice(python):
     hang.taken_at(hang.pid, "once")
 
 
-@each_minor
+@each_few
 def lock_taken_in_a_generator(python):
     hang = Hang(python, "contextmanager-lock")
     hang.why("lock_holder").check("lock_holder", root="holder", grade="inferred")
@@ -282,7 +282,7 @@ def thread_that_is_joined(python):
     hang.says("for the thread worker to end")
 
 
-@each_minor
+@each_few
 def end_of_the_program(python):
     hang = Hang(python, "shutdown")
     hang.why("lock_holder").check("lock_holder", root="worker", focus=hang.pid)
@@ -453,13 +453,13 @@ def tasks(python, name, mark, *words):
         check(word in detail, "%r is not in: %s" % (word, detail))
 
 
-@each_minor
+@each_few
 def tasks_with_each_others_lock(python):
     tasks(python, "asyncio-locks", "task wants", "for asyncio.Lock other in take()",
           "taken at line %s" % line("task took").split(":")[1])
 
 
-@each_minor
+@each_few
 def tasks_that_await_each_other(python):
     tasks(python, "asyncio-waits", "awaits", "awaits", "which awaits")
 
