@@ -182,6 +182,9 @@ int cmd_stack(int argc, char **argv)
 	status = target_choose(&stack_usage, &args.target, &rest, &options, &pid);
 	if (status != OPTIONS_RUN)
 		return status;
+	if (args.tasks && (args.locals || args.stop || args.interpreter))
+		return options_complain(&stack_usage,
+			"--tasks is without --locals, --stop-running and --show-interpreter");
 	if (options.core && args.stop)
 		return options_complain(&stack_usage, "--stop-running is for processes that live");
 	return run(&args, pid, &options);

@@ -148,16 +148,21 @@ static bool awaits(struct python *p, const struct generator *g)
 			op[0] == OP_INSTRUMENTED_RESUME);
 }
 
+/* 3.15 keeps where an iteration has got to above what is iterated over, and so above what is awaited. */
+static uint64_t from_top(const struct python *p)
+{
+	return p->minor >= 15 ? 16 : 8;
+}
+
 static uint64_t awaited(struct python *p, const struct python_type *type, const struct generator *g)
 {
-	/* 3.15 keeps where an iteration has got to above what is iterated over, and so above what is awaited. */
-	uint64_t value, from_top = p->minor >= 15 ? 16 : 8;
+	uint64_t value;
 
-	if (g->progress != PROGRESS_SUSPENDED || g->top < g->stack + from_top || (g->top - g->stack) / 8 > MOST_VALUES)
+	if (g->progress != PROGRESS_SUSPENDED || g->top < g->stack + from_top(p) || (g->top - g->stack) / 8 > MOST_VALUES)
 		return 0;
 	if (strcmp(type->name, "coroutine") != 0 && !awaits(p, g))
 		return 0;
-	if (!python_read_u64(p, g->top - from_top, &value))
+	if (!python_read_u64(p, g->top - from_top(p), &value))
 		return 0;
 	if (p->minor >= 14)
 		value &= ~PYTHON_REFERENCE_TAGS;
@@ -196,21 +201,59 @@ static bool add_link(struct tasks_look *look, uint64_t frame, size_t index)
 	return one.count == 1;
 }
 
+/* They were found from the outside in: what is outside of one that is no frame stands. */
 static int add_frames(struct tasks_look *look, size_t count, struct await_chain *ret)
 {
-	struct python_chain chain = {.links = look->links, .count = count, .torn = ret->torn};
-	int rc;
+	struct python_frames *frames = &look->ret->frames;
+	size_t first = frames->len;
 
-	/* They were found from the outside in. */
-	for (size_t i = 0; i < count / 2; i++) {
-		struct python_link other = look->links[i];
+	for (size_t i = 0; i < count; i++) {
+		struct python_chain one = {.links = look->links + i, .count = 1};
 
-		look->links[i] = look->links[count - 1 - i];
-		look->links[count - 1 - i] = other;
+		if (python_frames(look->p, &one, frames))
+			return -ENOMEM;
+		if (one.torn != PYTHON_WHOLE) {
+			ret->torn = PYTHON_TORN;
+			break;
+		}
 	}
-	rc = python_frames(look->p, &chain, &look->ret->frames);
-	ret->torn = chain.torn;
-	return rc;
+	for (size_t i = first, k = frames->len; i + 1 < k; i++) {
+		struct python_frame other = frames->data[i];
+
+		frames->data[i] = frames->data[--k];
+		frames->data[k] = other;
+	}
+	return 0;
+}
+
+/* ---- whether it stood still ---- */
+
+void tasks_watch(struct tasks_look *look, uint64_t addr)
+{
+	struct watched w = {.addr = addr};
+
+	if (python_read_u64(look->p, addr, &w.value) && vec_push(&look->watched, w))
+		look->watched.len = 0;
+}
+
+bool tasks_stood_still(struct tasks_look *look)
+{
+	const struct python_memory *memory = &look->p->pages.memory;
+	uint64_t now;
+
+	vec_each(&look->watched, w)
+		if (!memory->read(memory->ctx, w->addr, &now, sizeof(now)) || now != w->value)
+			return false;
+	return true;
+}
+
+/* What changes when a frame goes on: where it is, and what its generator says of itself. */
+static void watch_link(struct tasks_look *look, uint64_t object, uint64_t frame)
+{
+	const struct python_layout *l = &look->p->layout;
+
+	tasks_watch(look, frame + l->frame.position);
+	tasks_watch(look, object + (look->p->minor >= 11 ? l->generator.state & ~7u : l->generator.frame));
 }
 
 /* One step inwards. False: the chain ends here. */
@@ -240,7 +283,10 @@ static bool step(struct tasks_look *look, uint64_t *object, size_t *count, struc
 	if (g.progress == PROGRESS_ENDED || ret->failed)
 		return false;
 	++*count;
+	watch_link(look, *object, g.frame);
 	*object = awaited(look->p, type, &g);
+	if (*object)
+		tasks_watch(look, g.top - from_top(look->p));
 	return *object;
 }
 

@@ -15,6 +15,7 @@
 
 /* A ring that is changed while it is walked is walked anew, so often. */
 #define RING_TRIES 3u
+#define CHAIN_TRIES 3u
 
 const char *tasks_text(struct tasks_look *look, const struct buf *text)
 {
@@ -265,6 +266,44 @@ static int add_edges(struct tasks_look *look, const struct addresses *waits_for,
 	return 0;
 }
 
+/*
+ * The frames of a task that can go on meanwhile: what they were made of is read again, past the pages that are kept,
+ * and if it has changed all is read anew. 1: it is done, or no task.
+ */
+static int read_chain(struct tasks_look *look, struct python_task *task, struct future *f,
+	struct await_chain *chain)
+{
+	for (unsigned i = 0; i < CHAIN_TRIES; i++) {
+		int rc;
+
+		if (i)
+			python_refresh(look->p);
+		look->held.len = look->watched.len = 0;
+		look->ret->frames.len = task->first_frame;
+		if (!future_look(look, task->address, f) || !f->task) {
+			look->ret->lost++;
+			return 1;
+		}
+		task->coroutine = task_coroutine(look, f);
+		if (f->done || !task->coroutine)
+			return 1;
+		if (f->c) {
+			tasks_watch(look, f->address + look->layout.coroutine);
+			tasks_watch(look, f->address + look->layout.waiter);
+		}
+		rc = await_chain(look, task->coroutine, chain);
+		/* It is about to be done. */
+		if (rc || chain->progress == PROGRESS_ENDED)
+			return rc ? rc : 1;
+		/* One that runs is told by its thread. */
+		if (chain->progress == PROGRESS_RUNS ||
+			(tasks_stood_still(look) && (chain->torn == PYTHON_WHOLE || chain->torn == PYTHON_CUT)))
+			return 0;
+	}
+	chain->torn = chain->torn == PYTHON_WHOLE ? PYTHON_TORN : chain->torn;
+	return 0;
+}
+
 /* 0: also when it is done, or no task. */
 static int read_task(struct tasks_look *look, uint64_t address, struct edges *edges)
 {
@@ -272,24 +311,17 @@ static int read_task(struct tasks_look *look, uint64_t address, struct edges *ed
 	struct addresses waits_for = {0};
 	struct await_chain chain;
 	struct future f;
-	int rc;
+	int rc = read_chain(look, &task, &f, &chain);
 
-	if (!future_look(look, address, &f) || !f.task) {
-		look->ret->lost++;
-		return 0;
-	}
-	task.coroutine = task_coroutine(look, &f);
-	if (f.done || !task.coroutine)
-		return 0;
+	if (rc)
+		return rc < 0 ? rc : 0;
 	task.type = python_type_of_object(look->p, address);
 	if (!task.type)
 		return 0;
-	look->held.len = 0;
-	rc = await_chain(look, task.coroutine, &chain);
 	task.frame_count = look->ret->frames.len - task.first_frame;
 	task.torn = chain.torn;
 	task.begun = chain.progress != PROGRESS_NOT_BEGUN || task.frame_count != 1;
-	if (!rc && chain.progress == PROGRESS_RUNS)
+	if (chain.progress == PROGRESS_RUNS)
 		rc = running_frames(look, &task);
 	rc = rc ? rc : set_name(look, &f, &task);
 	rc = rc ? rc : set_foreign(look, &chain, &task);
@@ -397,6 +429,7 @@ int python_tasks(struct python *p, const struct python_threads *threads, struct 
 	vec_release(&look.by_thread);
 	vec_release(&look.found);
 	vec_release(&look.held);
+	vec_release(&look.watched);
 	vec_release(&edges);
 	return rc == -ENOMEM ? err_nomem(err) : rc;
 }

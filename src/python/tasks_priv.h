@@ -17,6 +17,11 @@ struct held {
 	uint64_t lock, frame;
 };
 
+/* A word that was read, and has not changed as long as what was made of it holds. */
+struct watched {
+	uint64_t addr, value;
+};
+
 /* Bits of references in frames (pycore_stackref.h), 3.14. */
 #define PYTHON_REFERENCE_TAGS 3ULL
 
@@ -39,6 +44,7 @@ struct tasks_look {
 	VEC(struct thread_stack) by_thread;
 	VEC(uint64_t) found;   /* addresses of tasks */
 	VEC(struct held) held; /* of the task that is being read, the outermost frame's first */
+	VEC(struct watched) watched; /* the same */
 	struct python_link *links; /* room for PYTHON_MOST_AWAITS */
 };
 
@@ -103,6 +109,10 @@ struct await_chain {
 /* Frames of a coroutine, and of what it awaits, and so on; appended to look->ret->frames, the innermost
  * first. -ENOMEM. */
 int await_chain(struct tasks_look *look, uint64_t coroutine, struct await_chain *ret);
+
+/* Reads the word and remembers it; whether all that were remembered are what they were. */
+void tasks_watch(struct tasks_look *look, uint64_t addr);
+bool tasks_stood_still(struct tasks_look *look);
 
 /* ---- task_holds.c ---- */
 

@@ -136,6 +136,29 @@ def check_tasks(python, truth, said, core=False):
           % (len(wrong), len(truth["tasks"]), python.label, "\n".join(wrong[:SHOWN])))
 
 
+@each_python
+def by_thread(python):
+    """-t and --tid choose tasks by the thread that their loop runs in."""
+    child, truth = started(python, "known_tasks.py")
+    elsewhere = sorted(t["name"] for t in truth["tasks"] if t.get("thread", truth["thread"]) != truth["thread"])
+    tid = next(t["thread"] for t in truth["tasks"] if t["name"] in elsewhere)
+    check(sorted(t["name"] for t in tasks_of("--tid", tid, truth["pid"])["tasks"]) == elsewhere, "--tid %d" % tid)
+    check(len(tasks_of("--main", truth["pid"])["tasks"]) == len(truth["names"]), "--main")
+
+
+@test
+def nothing_to_show():
+    """A program without asyncio, one without Python, and options that make no sense together."""
+    python = known_pythons()[0]
+    child = start(python.command + ["-c", "print('ready', flush=True); input()"], stdin=subprocess.PIPE,
+                  env=python.environment())
+    expect(sonde("stack", "--tasks", child.pid), 1, "neither asyncio nor greenlet")
+    other = start(["sleep", "60"], ready=False)
+    time.sleep(0.2)
+    expect(sonde("stack", "--tasks", other.pid), 1, "no CPython")
+    expect(sonde("stack", "--tasks", "--locals", child.pid), 2, "--locals")
+
+
 @test
 def interpreters():
     """Not a test: which are missing."""
@@ -149,6 +172,60 @@ def known_tasks(python):
     if truth["missing"]:
         print("not on %s: %s" % (python.label, ", ".join("%s (%s)" % m for m in sorted(truth["missing"].items()))))
     check_tasks(python, truth, tasks_of(truth["pid"]))
+
+
+BUSY = """
+import asyncio, random
+async def inner(thing):
+    return await thing
+async def outer(thing):
+    return await inner(thing)
+async def worker(lock):
+    while True:
+        async with lock:
+            await asyncio.sleep(0)
+        await asyncio.gather(outer(asyncio.sleep(0.001)), outer(asyncio.sleep(0)))
+        await asyncio.wait_for(outer(asyncio.sleep(random.random() / 1000)), 1)
+async def main():
+    lock = asyncio.Lock()
+    tasks = [asyncio.ensure_future(worker(lock)) for _ in range(40)]
+    await asyncio.sleep(0.1)
+    print("ready", flush=True)
+    await asyncio.gather(*tasks)
+asyncio.run(main())
+"""
+
+
+def possible(names):
+    """Whether the program can have this chain; innermost first."""
+    rest = names[::-1]
+    if rest[0] in ("main", "sleep"):
+        return True
+    if rest[0] == "worker":
+        rest = rest[1:]
+        if rest[:1] == ["wait_for"]:
+            rest = rest[1:]
+        if rest[:1] != ["outer"]:
+            return all(name in ("__aenter__", "acquire", "sleep", "__sleep0", "__aexit__") for name in rest)
+    return rest[:1] == ["outer"] and rest[1:2] in ([], ["inner"]) and \
+        all(name in ("sleep", "__sleep0") for name in rest[2:])
+
+
+@each_python
+def busy_programs(python):
+    """Tasks go on while they are read: what is told of each is one moment of it, or is marked."""
+    child = start(python.command + ["-c", BUSY], env=python.environment())
+    seen = whole = 0
+    for _ in range(12):
+        said = tasks_of(child.pid)
+        seen += len(said["tasks"])
+        for one in said["tasks"]:
+            names = [f["function"].split(".")[-1] for f in one["frames"]]
+            if one["state"] == "running" or not one["whole"]:
+                continue
+            whole += 1
+            check(names and possible(names), "a chain that cannot be: %s" % names)
+    check(seen >= 12 * 40 * 0.8 and whole >= seen * 0.7, "%d whole chains of %d tasks in 12 looks" % (whole, seen))
 
 
 @each_python
