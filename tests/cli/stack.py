@@ -48,6 +48,8 @@ Options:
                           frames that they run
       --locals            arguments and variables of Python frames as well, cut
                           short where they are long
+      --tasks             asyncio's tasks instead of threads: who awaits whom,
+                          and what each waits for
       --json              for scripts (docs/JSON.md)
   -o, --output FILE       write there instead of stdout
       --look HOW          proc (what anybody may read), bpf (all registers), or
@@ -62,6 +64,8 @@ Examples:
   sonde stack 1234
   # Those of a pool
   sonde stack -t '^worker' nginx
+  # What the tasks of an asyncio program wait for
+  sonde stack --tasks 1234
   # Of a program that has crashed
   sonde stack --core core.1234
 """
