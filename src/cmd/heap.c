@@ -18,6 +18,8 @@
 
 /* The collector is done after so long, or it will not be. */
 #define COLLECTOR_NS (20 * NS_PER_S)
+/* As often a census is made at most, until lists could be followed to their ends. */
+#define MOST_TRIES 5u
 static const struct timespec COLLECTOR_AGAIN = {.tv_nsec = 3 * NS_PER_MS};
 
 struct heap_args {
@@ -77,11 +79,23 @@ VEC_TYPE(tids, uint32_t);
 
 /* ---- counting ---- */
 
-/* The collector takes its lists apart while it works; that is waited for. */
+/*
+ * The collector takes its lists apart while it works; that is waited for. Lists that could not be followed, because it
+ * began meanwhile or many objects went, are followed once more a few times.
+ */
+static bool is_again(const struct heap *h, int rc, uint64_t gaps, unsigned tries, uint64_t end_ns)
+{
+	if (h->core || clock_monotonic_ns() >= end_ns || (rc != -EAGAIN && (rc || !gaps || tries >= MOST_TRIES)))
+		return false;
+	nanosleep(&COLLECTOR_AGAIN, NULL);
+	return true;
+}
+
 static int count(struct heap *h, struct python_census *ret, uint64_t *ret_took_ns, struct err *err)
 {
 	struct python_census_options options = {.loose = h->args->all};
 	uint64_t end_ns = clock_monotonic_ns() + COLLECTOR_NS;
+	unsigned tries = 0;
 	int rc;
 
 	do {
@@ -90,9 +104,8 @@ static int count(struct heap *h, struct python_census *ret, uint64_t *ret_took_n
 		python_census_release(ret);
 		rc = python_census(h->process->python, &options, ret, err);
 		*ret_took_ns = clock_monotonic_ns() - start_ns;
-		if (rc == -EAGAIN)
-			nanosleep(&COLLECTOR_AGAIN, NULL);
-	} while (rc == -EAGAIN && !h->core && clock_monotonic_ns() < end_ns);
+		tries += rc != -EAGAIN;
+	} while (is_again(h, rc, ret->gaps, tries, end_ns));
 	return rc;
 }
 
@@ -188,16 +201,17 @@ static int follow(struct heap *h, const struct python_alive_options *options, st
 	uint64_t *ret_took_ns, struct err *err)
 {
 	uint64_t end_ns = clock_monotonic_ns() + COLLECTOR_NS;
+	unsigned tries = 0;
 	int rc;
 
 	do {
 		uint64_t start_ns = clock_monotonic_ns();
 
+		python_alive_release(ret);
 		rc = python_alive(h->process->python, options, ret, err);
 		*ret_took_ns = clock_monotonic_ns() - start_ns;
-		if (rc == -EAGAIN)
-			nanosleep(&COLLECTOR_AGAIN, NULL);
-	} while (rc == -EAGAIN && !h->core && clock_monotonic_ns() < end_ns);
+		tries += rc != -EAGAIN;
+	} while (is_again(h, rc, ret->gaps, tries, end_ns));
 	return rc;
 }
 

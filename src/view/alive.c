@@ -147,7 +147,7 @@ static void add_rest(const struct python_alive *a, const struct term *t, struct 
 		buf_str(out, "\"unseen\": native code, or a value in an expression that is being computed.\n");
 	if (a->gaps)
 		buf_printf(out, "%" PRIu64 " of the collector's lists changed too fast to be followed in one go: "
-			"some objects may be missing.\n", a->gaps);
+			"objects may be missing.\n", a->gaps);
 	if (a->cut)
 		buf_str(out, "There are more objects than were followed.\n");
 }

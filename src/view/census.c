@@ -78,7 +78,7 @@ static void add_doubts(const struct python_census *c, const struct term *t, stru
 	if (c->gaps) {
 		paint_on(out, t, PAINT_WARN);
 		buf_printf(out, "%" PRIu64 " of the collector's lists changed too fast to be followed in one go: "
-			"some objects may be missing.\n", c->gaps);
+			"objects may be missing.\n", c->gaps);
 		paint_off(out, t, PAINT_WARN);
 	}
 	if (c->cut) {

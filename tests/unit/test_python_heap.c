@@ -401,6 +401,29 @@ TEST(heads_that_are_packed)
 	end(&h, p);
 }
 
+/* 3.14.0 to 3.14.4 have the space of an object in a bit of its link. */
+TEST(links_that_have_marks)
+{
+	struct python_census c = {0};
+	struct heap_image h;
+	struct python *p = NULL;
+	uint64_t items[20];
+
+	heap_init(&h, image_new(0x030e02f0, false), 0);
+	for (unsigned i = 0; i < LENGTH(items); i++)
+		items[i] = heap_list(&h, NULL, 0);
+	for (unsigned i = 0; i < LENGTH(items); i++) {
+		image_set(h.im, items[i] - 16, image_get(h.im, items[i] - 16) | (i & 1));
+		image_set(h.im, items[i] - 16 + 8, image_get(h.im, items[i] - 16 + 8) | (i & 3));
+	}
+	check(image_open(h.im, 0x030e02f0, &p, NULL) == 0);
+	check_u64(census(p, false, &c), 0);
+	check_u64(row_of(&c, "list")->objects, LENGTH(items));
+	check_u64(c.gaps, 0);
+	python_census_release(&c);
+	end(&h, p);
+}
+
 /* A link that leads astray is not followed: the rest comes from the other end. */
 TEST(a_torn_list_is_read_from_both_ends)
 {
@@ -629,7 +652,7 @@ int main(int argc, char **argv)
 		T(ints_of_one_to_three_digits), T(dicts_of_all_kinds), T(dicts_that_cannot_be),
 			T(attributes_wherever_they_are), T(inline_values_that_are_no_more_valid),
 			T(containers_as_text), T(types_are_checked_again), T(marks), T(census_of_every_version),
-			T(a_collector_that_works_is_waited_for), T(heads_that_are_packed),
+			T(a_collector_that_works_is_waited_for), T(heads_that_are_packed), T(links_that_have_marks),
 			T(a_torn_list_is_read_from_both_ends),
 			T(a_list_that_is_a_circle_without_its_head_ends), T(no_more_than_was_asked_for), T(growth),
 			T(kept_by_a_module_or_by_nobody), T(types_that_are_not_there),
