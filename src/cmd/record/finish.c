@@ -273,7 +273,10 @@ static void tell_pythons(const struct recording *r)
 	for (size_t i = 0; i < count; i++)
 		if (!pythons[i].refused)
 			fprintf(stderr, "%s%s", versions++ ? ", " : "  Python ", pythons[i].text);
-	if (versions) {
+	/* Of a window it is not counted which of its stacks have some. */
+	if (versions && r->flight)
+		fputc('\n', stderr);
+	else if (versions) {
 		tell_count(r->stats.python, "stack", ": ");
 		fprintf(stderr, " with its frames, %llu torn, %llu cut\n",
 			(unsigned long long)r->stats.python_torn,
