@@ -10,15 +10,24 @@
 #include "base/table.h"
 
 #define PAGE_BYTES 4096u
-#define PAGES 8u
+#define PAGES 16u
+#define REMEMBERED 256u /* threads */
+
+/* Which pages were needed of a thread. A system call takes longer than to read what it reads, so the next time all of
+ * them are read at once. */
+struct remembered {
+	pid_t tid;
+	size_t count;
+	uint64_t pages[PAGES];
+};
 
 /* Pages of the thread that is being looked at. Frames that follow each other lie near each other mostly. */
 struct window {
 	pid_t tid;
-	struct {
-		uint64_t at; /* UINT64_MAX: none */
-		uint8_t bytes[PAGE_BYTES];
-	} pages[PAGES];
+	size_t count, next; /* that are there; the one to be given up next */
+	uint64_t at[PAGES];
+	bool used[PAGES];
+	uint8_t bytes[PAGES][PAGE_BYTES];
 };
 
 enum map { PROCESSES, THREADS, MAPS };
@@ -37,6 +46,7 @@ struct python_stopped {
 	struct table tables[MAPS];
 	uint32_t process_count;
 	struct window window;
+	struct remembered remembered[REMEMBERED]; /* by tid */
 };
 
 /* ---- what is known ---- */
@@ -149,19 +159,64 @@ static bool look_up(struct python_stopped *p, pid_t pid, pid_t tid, struct pytho
 
 /* ---- reading ---- */
 
+static void read_remembered(struct window *w, const struct remembered *r)
+{
+	struct iovec local[PAGES], remote[PAGES];
+	ssize_t got;
+
+	for (size_t i = 0; i < r->count; i++) {
+		local[i] = (struct iovec){w->bytes[i], PAGE_BYTES};
+		remote[i] = (struct iovec){(void *)(uintptr_t)r->pages[i], PAGE_BYTES};
+		w->at[i] = r->pages[i];
+		w->used[i] = false;
+	}
+	got = r->count ? process_vm_readv(w->tid, local, r->count, remote, r->count, 0) : 0;
+	w->count = got > 0 ? (size_t)got / PAGE_BYTES : 0; /* up to the first that is not there any more */
+}
+
+static void begin_window(struct python_stopped *p, pid_t tid)
+{
+	const struct remembered *r = &p->remembered[(uint32_t)tid % REMEMBERED];
+
+	p->window.tid = tid;
+	p->window.count = p->window.next = 0;
+	if (r->tid == tid)
+		read_remembered(&p->window, r);
+}
+
+static void end_window(struct python_stopped *p)
+{
+	const struct window *w = &p->window;
+	struct remembered *r = &p->remembered[(uint32_t)w->tid % REMEMBERED];
+
+	r->tid = w->tid;
+	r->count = 0;
+	for (size_t i = 0; i < w->count; i++)
+		if (w->used[i])
+			r->pages[r->count++] = w->at[i];
+}
+
 static const uint8_t *page_at(struct window *w, uint64_t at)
 {
-	size_t index = at / PAGE_BYTES % PAGES;
-	struct iovec local = {w->pages[index].bytes, PAGE_BYTES};
-	struct iovec remote = {(void *)(uintptr_t)at, PAGE_BYTES};
+	struct iovec local = {NULL, PAGE_BYTES}, remote = {(void *)(uintptr_t)at, PAGE_BYTES};
+	size_t i = 0;
 
-	if (w->pages[index].at == at)
-		return w->pages[index].bytes;
-	w->pages[index].at = UINT64_MAX;
-	if (process_vm_readv(w->tid, &local, 1, &remote, 1, 0) != (ssize_t)PAGE_BYTES)
+	while (i < w->count && w->at[i] != at)
+		i++;
+	if (i < w->count) {
+		w->used[i] = true;
+		return w->bytes[i];
+	}
+	i = w->count < PAGES ? w->count : w->next++ % PAGES;
+	local.iov_base = w->bytes[i];
+	w->at[i] = at;
+	w->used[i] = process_vm_readv(w->tid, &local, 1, &remote, 1, 0) == (ssize_t)PAGE_BYTES;
+	if (!w->used[i]) {
+		w->at[i] = UINT64_MAX;
 		return NULL;
-	w->pages[index].at = at;
-	return w->pages[index].bytes;
+	}
+	w->count += i == w->count;
+	return w->bytes[i];
 }
 
 static bool read_bytes(struct window *w, uint64_t at, void *buf, size_t bytes)
@@ -251,38 +306,45 @@ static size_t copy_chain(struct window *w, const struct python_copy_process *p, 
 		head.cframes * sizeof(uint64_t);
 }
 
+static size_t copy_chains(struct window *w, const struct python_copy_process *process,
+	const struct python_copy_thread *thread, struct python_copy_head head, void *to)
+{
+	uint64_t own = 0, gil = process->gil;
+	size_t bytes = 0;
+
+	if (process->has_slot && head.pointer)
+		own = word_at(w, head.pointer + (uint64_t)(int64_t)process->slot);
+	for (size_t i = 0; i < PYTHON_COPY_STATES; i++)
+		if (own && thread->states[i].address == own)
+			gil = thread->states[i].gil;
+	if (own) {
+		head.state = own;
+		head.flags = PYTHON_COPY_BY_SLOT;
+		bytes += copy_chain(w, process, head, gil, to);
+	}
+	head.flags = 0;
+	for (size_t i = 0; i < PYTHON_COPY_STATES; i++) {
+		head.state = thread->states[i].address;
+		if (head.state && head.state != own)
+			bytes += copy_chain(
+				w, process, head, thread->states[i].gil, (uint8_t *)to + bytes);
+	}
+	return bytes;
+}
+
 size_t python_stopped_copy(struct python_stopped *p, pid_t pid, pid_t tid, uint64_t pointer, void *to)
 {
 	struct python_copy_head head = {.tid = (uint32_t)tid, .tgid = (uint32_t)pid, .pointer = pointer};
 	struct python_copy_process process;
 	struct python_copy_thread thread;
-	uint64_t own = 0, gil;
-	size_t bytes = 0;
+	size_t bytes;
 
 	if (!__atomic_load_n(&p->process_count, __ATOMIC_RELAXED) ||
 		!look_up(p, pid, tid, &process, &thread))
 		return 0;
-	p->window.tid = tid;
-	for (size_t i = 0; i < PAGES; i++)
-		p->window.pages[i].at = UINT64_MAX;
-	if (process.has_slot && pointer)
-		own = word_at(&p->window, pointer + (uint64_t)(int64_t)process.slot);
-	gil = process.gil;
-	for (size_t i = 0; i < PYTHON_COPY_STATES; i++)
-		if (own && thread.states[i].address == own)
-			gil = thread.states[i].gil;
-	if (own) {
-		head.state = own;
-		head.flags = PYTHON_COPY_BY_SLOT;
-		bytes += copy_chain(&p->window, &process, head, gil, to);
-	}
-	head.flags = 0;
-	for (size_t i = 0; i < PYTHON_COPY_STATES; i++) {
-		head.state = thread.states[i].address;
-		if (head.state && head.state != own)
-			bytes += copy_chain(&p->window, &process, head, thread.states[i].gil,
-				(uint8_t *)to + bytes);
-	}
+	begin_window(p, tid);
+	bytes = copy_chains(&p->window, &process, &thread, head, to);
+	end_window(p);
 	return bytes;
 }
 
