@@ -136,6 +136,66 @@ def check_tasks(python, truth, said, core=False):
           % (len(wrong), len(truth["tasks"]), python.label, "\n".join(wrong[:SHOWN])))
 
 
+INTERPRETERS = """
+import threading
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+INNER = '''
+import asyncio
+async def waits():
+    await asyncio.sleep(1000)
+async def main():
+    tasks = [asyncio.ensure_future(waits()) for _ in range(3)]
+    await asyncio.sleep(1000)
+asyncio.run(main())
+'''
+one = interpreters.create()
+threading.Thread(target=interpreters.run_string, args=(one, INNER), daemon=True).start()
+import asyncio, time
+time.sleep(1)
+async def outer():
+    await asyncio.sleep(900)
+async def main():
+    tasks = [asyncio.ensure_future(outer()) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    print("ready", flush=True)
+    await asyncio.sleep(900)
+asyncio.run(main())
+"""
+
+
+@each_python
+def of_all_interpreters(python):
+    """Each has asyncio of its own, and tasks with the same names."""
+    if python.version < (3, 12):
+        skip("asyncio is for one interpreter there")
+    child = start(python.command + ["-c", INTERPRETERS], env=python.environment())
+    said = tasks_of(child.pid)
+    check(len(said["loops"]) == 2 and len({l["tid"] for l in said["loops"]}) == 2, "%s" % said["loops"])
+    outermost = sorted(t["frames"][-1]["function"] for t in said["tasks"])
+    check(outermost == ["main"] * 2 + ["outer"] * 2 + ["waits"] * 3, "%s" % outermost)
+
+
+@each_python
+def in_a_pid_namespace(python):
+    """Threads are told by the ids that they have outside."""
+    need_mount_namespace()
+    if "chroot" in python.kinds:
+        skip("a namespace is enough")
+    child = start(["unshare", "-pf", "--mount-proc"] + python.command + [script(python, "known_tasks.py")],
+                  ready=False, stdin=subprocess.PIPE, env=python.environment())
+    truth = json.loads(line_of(child))
+    pid = int(run(["pgrep", "-P", str(child.pid)]).stdout.split()[0])
+    said = tasks_of(pid)
+    check({t["name"] for t in truth["tasks"]} <= {t["name"] for t in said["tasks"]}, "tasks are missing")
+    tids = {int(tid) for tid in os.listdir("/proc/%d/task" % pid)}
+    loops = [l.get("tid") for l in said["loops"]]
+    check(len(loops) == 2 and set(loops) <= tids and pid in loops, "loops of %s, threads %s" % (loops, tids))
+    os.kill(pid, 9)
+
+
 @each_python
 def by_thread(python):
     """-t and --tid choose tasks by the thread that their loop runs in."""

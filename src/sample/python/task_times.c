@@ -126,11 +126,20 @@ static void add_task(struct task_times *t, struct thread *th, const struct pytho
 
 /* ---- a process ---- */
 
+/* The first thread may have ended, and then another one shows the memory. */
+static pid_t reader_of(pid_t pid)
+{
+	struct proc_status status;
+	bool alive = !proc_status_read(pid, &status, NULL) && !strchr("ZX", status.state);
+
+	return alive ? pid : proc_surviving_thread(pid);
+}
+
 static int read_tasks(struct task_times *t, struct process *p, struct python_tasks *ret, struct err *err)
 {
 	const struct known_python_thread *known;
 	struct python_threads threads = {0};
-	size_t count = python_threads_now(t->session, p, p->pid, &known);
+	size_t count = python_threads_now(t->session, p, reader_of(p->pid), &known);
 	int rc = 0;
 
 	for (size_t i = 0; i < count && !rc; i++)
