@@ -233,6 +233,11 @@ bool look_gil_is_held(struct python_look *look, pid_t tid)
 	return false;
 }
 
+bool look_takes_time(struct python_look *look, unsigned most)
+{
+	return look->asked++ < most;
+}
+
 static void read_frames(struct python_look *look, struct look_thread_state *t)
 {
 	struct python_chain chain = {.limit = MOST_LINKS};

@@ -46,6 +46,9 @@ struct look_gil *look_gil_at(struct python_look *look, uint64_t futex);
 /* Whether the thread is one of Python's, and another one has had the GIL that it would need for a moment or longer. */
 bool look_gil_is_held(struct python_look *look, pid_t tid);
 
+/* False when it was asked `most` times before: for what takes a while. */
+bool look_takes_time(struct python_look *look, unsigned most);
+
 /* Frames of a thread, innermost first; of all its interpreters. Never NULL. */
 const struct python_frames *look_frames(struct python_look *look, pid_t tid);
 

@@ -27,6 +27,7 @@ struct python_look {
 	VEC(struct look_gil) gils;
 	VEC(struct look_inside) insides;
 	bool insides_read;
+	unsigned asked;            /* look_takes_time() */
 	struct python_link *links; /* room for a chain */
 	VEC(char *) texts;         /* what others point to */
 	VEC(struct object_name) names; /* that were found: all who want one thing call it the same */

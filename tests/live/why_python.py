@@ -192,14 +192,23 @@ def lock_taken_in_a_generator(python):
     hang.taken_at(hang.pid, "inside a generator")
 
 
-@each_minor
-def acquired_without_with(python):
+def one_candidate(python, name):
     """Nobody is sure to have it; the one whose code works with it is named, others are not."""
-    hang = Hang(python, "acquired-without-with")
+    hang = Hang(python, name)
     hang.why("lock_holder").check("lock_holder", grade="candidate")
     by = hang.thread(hang.pid)["blocked_by"]
     names = [(hang.thread(b["tid"])["name"], b["grade"]) for b in by]
     check(names == [("holder", "candidate")], "%s" % names)
+
+
+@each_minor
+def acquired_without_with(python):
+    one_candidate(python, "acquired-without-with")
+
+
+@each_few
+def acquired_by_a_class(python):
+    one_candidate(python, "class-lock")
 
 
 @each_minor

@@ -62,6 +62,7 @@ static bool look(struct wait_look *l, struct wait *ret)
 /* It asks for a moment, and then waits for longer than this again. */
 #define TRIES 4u
 #define TRY_NS (500 * 1000L)
+#define MOST_ASKED 32u /* threads of a process, at one look */
 
 static bool is_asking(struct wait_look *l, struct thread_wait *w, struct wait *ret)
 {
@@ -69,7 +70,8 @@ static bool is_asking(struct wait_look *l, struct thread_wait *w, struct wait *r
 	struct futex_call f;
 	const struct look_gil *gil;
 
-	for (unsigned i = 0; i < TRIES; i++) {
+	/* With many looks the next one comes soon. */
+	for (unsigned i = 0, tries = snapshot_asked(l->snapshot)->often ? 1 : TRIES; i < tries; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
 		if (thread_wait_read(l->process->pid, l->look->tid, w, NULL))
@@ -92,7 +94,8 @@ bool wait_asks_for_gil(struct wait_look *l, struct wait *ret)
 	struct python_look *look = l->process->source->still ? NULL : wait_python(l);
 	struct thread_wait w;
 
-	return look && look_gil_is_held(look, l->look->tid) && is_asking(l, &w, ret);
+	return look && look_gil_is_held(look, l->look->tid) && look_takes_time(look, MOST_ASKED) &&
+		is_asking(l, &w, ret);
 }
 
 /* Who had it in between, if anybody, has run for longer than asking takes. */

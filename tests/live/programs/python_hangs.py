@@ -188,6 +188,23 @@ class locked:
         self.lock.release()
 
 
+def class_holds(holding):
+    with locked(first_lock):
+        holding.set()
+        for_ever()
+
+
+@hang
+def class_lock():
+    holding = threading.Event()
+    thread("holder", class_holds, holding)
+    thread("bystander", for_ever)
+    holding.wait()
+    ready()
+    with first_lock:
+        pass
+
+
 def generator_holds(holding):
     import contextlib
 
