@@ -278,7 +278,11 @@ static int open_process(struct heap *h, struct err *err)
 		source = core_source(h->core);
 	if (!source->ops->status(source, h->pid, &status, NULL))
 		snprintf(h->name, sizeof(h->name), "%s", status.name);
-	return python_process_open(source, h->pid, &h->process, err);
+	rc = python_process_open(source, h->pid, &h->process, err);
+	if (rc == -EACCES || rc == -EPERM)
+		rc = err_set(err, -rc, "process %d is not ours to read (\"sonde doctor %d\" says what it takes)",
+			(int)h->pid, (int)h->pid);
+	return rc;
 }
 
 static int run(const struct heap_args *args, pid_t pid)

@@ -5,6 +5,7 @@ tests/live/python_census.py."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -58,6 +59,17 @@ def wrong_usage():
 def no_such_process():
     expect(sonde("heap", "999999999"), 1, "there is no process")
     expect(sonde("heap", "no-such-program-anywhere"), 1, "no-such-program-anywhere")
+
+
+@test
+def not_ours_to_read():
+    need_root()
+    need("setpriv")
+    child = target()
+    copy = work("sonde")
+    shutil.copy(SONDE, copy)
+    done = run(["setpriv", "--reuid", "65534", "--clear-groups", copy, "heap", str(child.pid)])
+    expect(done, 1, "not ours to read", "sonde doctor %d" % child.pid)
 
 
 @test

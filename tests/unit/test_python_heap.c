@@ -21,6 +21,8 @@ static const struct {
 	{0x030d05f0, true},
 	{0x030e0af0, false},
 	{0x030e0af0, true},
+	{0x030f02f0, false},
+	{0x030f02f0, true},
 };
 
 #define EACH_VERSION(v) for (size_t v = 0; v < sizeof(versions) / sizeof(versions[0]); v++)

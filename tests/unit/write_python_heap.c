@@ -7,7 +7,7 @@
 #define PIECE 16u
 
 static const uint32_t versions[] = {
-	0x030812f0, 0x030912f0, 0x030a0df0, 0x030b07f0, 0x030c01f0, 0x030d00f0, 0x030e0af0};
+	0x030812f0, 0x030912f0, 0x030a0df0, 0x030b07f0, 0x030c01f0, 0x030d00f0, 0x030e0af0, 0x030f02f0};
 
 static bool is_empty(const uint8_t *bytes)
 {
