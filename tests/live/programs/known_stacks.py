@@ -586,7 +586,7 @@ def far_up():
 
 @thread("lines")
 def much_code():
-    _executed("def start():\n    x = 0\n" + "    x = (x + 1) ^ 3 if x < 5 else x - 2\n" * 9000 + "    hold()\n",
+    _executed("def start():\n    x = 0\n" + "    x = (x + 1) ^ 3 if x < 5 else x - 2\n" * 1500 + "    hold()\n",
               "much.py")
 
 
@@ -824,6 +824,17 @@ def sub_interpreter():
 
 # ---- the truth ----
 
+spans = {}  # (id of code, offset) -> span: there are stacks with the same frame three thousand times
+
+
+def span_of(code, offset):
+    key = (id(code), offset)
+    if key not in spans:
+        span = list(code.co_positions())[offset // 2]
+        spans[key] = None if None in span else [span[0], span[1], span[2] + 1, span[3] + 1]
+    return spans[key]
+
+
 def frames_of(frame):
     found = []
     while frame:
@@ -831,9 +842,9 @@ def frames_of(frame):
         one = {"name": code.co_name, "qualname": getattr(code, "co_qualname", code.co_name),
                "file": code.co_filename, "line": frame.f_lineno}
         if hasattr(code, "co_positions") and frame.f_lasti >= 0:
-            span = list(code.co_positions())[frame.f_lasti // 2]
-            if None not in span:
-                one["span"] = [span[0], span[1], span[2] + 1, span[3] + 1]
+            span = span_of(code, frame.f_lasti)
+            if span:
+                one["span"] = span
         found.append(one)
         frame = frame.f_back
     return found
