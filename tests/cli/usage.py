@@ -27,6 +27,18 @@ def help_goes_to_stdout():
 
 
 @test
+def views_of_python():
+    usage_error("report", "--python-only", "--native-only", words=["--python-only and --native-only"])
+    path = work("plain.sonde")
+    expect(sonde("record", "-q", "-d", "0.3", "-o", path, "--", program("split"), "100000000", "100"), 0)
+    for option in ("--python-only", "--gil"):  # there is no Python in it
+        done = sonde("report", option, "--folded", path)
+        expect(done, 0)
+        check(not done.stdout, "%s: %r" % (option, done.stdout))
+    check(b"heavy" in sonde("report", "--native-only", "--folded", path).stdout, "it is left out")
+
+
+@test
 def every_command_shows_two_examples():
     for command in COMMANDS:
         said = sonde(command, "--help").stdout.decode()

@@ -329,6 +329,31 @@ def without_bpf_running_processes_are_stopped_for_it():
 
 
 @test
+def two_capabilities_are_enough_for_it():
+    need_root()
+    need("setpriv")
+    python = "/usr/bin/python3"
+    done = run(["setpriv", "--reuid", "65534", "--clear-groups", python, "-S", "-c", "import sys; print(sys.version_info[1])"])
+    if done.returncode or not 8 <= int(done.stdout or 0) <= 14:
+        skip("no CPython that everybody may run")
+    script, binary = work("python_sampled.py"), work("sonde")
+    shutil.copyfile(SCRIPT, script)
+    shutil.copy(SONDE, binary)
+    os.chmod(work(), 0o777)
+    few = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--bounding-set=-all,+bpf,+perfmon",
+           "--inh-caps=-all,+bpf,+perfmon", "--ambient-caps=-all,+bpf,+perfmon"]
+    if run(few + ["true"]).returncode:
+        skip("capabilities cannot be given away here")
+    child = start(few + [python, "-S", script, "split", "30"])
+    done = run(few + [binary, "record", "--wall", "-d", "1.5", "-p", str(child.pid), "-o", work("few.sonde")])
+    expect(done, 0)
+    got = Recording(work("few.sonde"))
+    stacks = Stacks(got)
+    check(stacks.meta.get("python_frames") == "copied", "%s\n%s" % (stacks.meta, done.stderr.decode()))
+    check(stacks.share(None, "split") > 90, "%s" % stacks.stacks[:3])
+
+
+@test
 def the_lock_is_told():
     got, _ = recorded(newest(), "split", "bpf")
     done = sonde("report", "--gil", "--json", got.path)

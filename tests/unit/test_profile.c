@@ -5,6 +5,7 @@
 
 #include "alloc_fail.h"
 #include "letters.h"
+#include "symbol/interpreter.h"
 
 /* ---- helpers ---- */
 
@@ -376,6 +377,76 @@ TEST(filters)
 	free(b.data);
 }
 
+/* "e" is CPython's evaluation function, which runs the Python frame "p"; others as ever. */
+static uint32_t python_stack(struct rec *r, const char *letters)
+{
+	uint32_t node = CAPTURE_NONE;
+
+	for (; *letters; letters++) {
+		struct record_frame f = {
+			.address = (uint64_t)(unsigned char)*letters << 8,
+			.module = r->module,
+			.how = letters[1] ? UNWIND_CFI : UNWIND_SAMPLED,
+			.kind = *letters == 'p' ? FRAME_PYTHON : FRAME_USER,
+			.role = *letters == 'e' ? FRAME_EVALUATES : FRAME_OTHER,
+		};
+
+		node = capture_stack(r->w, node, capture_frame(r->w, &f));
+	}
+	return node;
+}
+
+static void python_sample(struct rec *r, const char *letters, uint8_t marks)
+{
+	struct record_sample s = {.time_ns = r->now++, .weight = 10, .pid = 100, .tid = 100,
+		.stack = python_stack(r, letters), .end = UNWIND_ROOT, .python = marks};
+
+	capture_record(r->w, RECORD_SAMPLE, &s, sizeof(s));
+}
+
+static struct bytes python_and_others(void)
+{
+	struct rec r = rec_start();
+
+	rec_thread(&r, 100, "main");
+	python_sample(&r, "mepc", SAMPLE_PYTHON_GIL);
+	python_sample(&r, "mepepc", SAMPLE_PYTHON_TORN);
+	python_sample(&r, "mepc", SAMPLE_PYTHON_CUT | SAMPLE_PYTHON_GIL);
+	python_sample(&r, "mc", 0);
+	rec_names(&r);
+	return rec_bytes(&r);
+}
+
+TEST(frames_of_python)
+{
+	static const struct {
+		struct profile_filter filter;
+		const char *tree;
+	} views[] = {
+		{{0}, "(* 4 0 (m 4 0 (p 3 0 (c 2 2) (p 1 0 (c 1 1))) (c 1 1)))"},
+		{{.interpreter = true},
+			"(* 4 0 (m 4 0 (e 3 0 (p 3 0 (c 2 2) (e 1 0 (p 1 0 (c 1 1))))) (c 1 1)))"},
+		{{.python_only = true}, "(* 3 0 (p 3 2 (p 1 1)))"},
+		{{.native_only = true}, "(* 4 0 (m 4 0 (e 3 0 (c 2 2) (e 1 0 (c 1 1))) (c 1 1)))"},
+		{{.gil = true}, "(* 2 0 (m 2 0 (p 2 0 (c 2 2))))"},
+	};
+	struct bytes b = python_and_others();
+
+	for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
+		struct profile_load_options o = {.filter = views[i].filter};
+		struct profile *p = load_bytes(b, &o);
+
+		check_tree(p, false, views[i].tree);
+		if (!i) {
+			check_u64(p->quality.python, 3);
+			check_u64(p->quality.python_torn, 1);
+			check_u64(p->quality.python_cut, 1);
+		}
+		profile_free(p);
+	}
+	free(b.data);
+}
+
 /* ---- damage ---- */
 
 /* Every reference dangles, one after the other. */
@@ -680,7 +751,7 @@ int main(int argc, char **argv)
 	return test_main(argc, argv, T(everything_loaded), T(stack_levels), T(process_names),
 		T(samples_by_time), T(placeholders), T(counts_and_trees_by_hand),
 		T(recursion_counts_once), T(cut_stacks_hang_apart), T(guesses_are_marked),
-		T(filters), T(dangling_ids), T(too_many_levels), T(lost_block_leaves_holes),
+		T(filters), T(frames_of_python), T(dangling_ids), T(too_many_levels), T(lost_block_leaves_holes),
 		T(deep_stacks), T(agrees_with_the_obvious), T(no_memory), T(no_file),
 		T(empty_recording));
 }
