@@ -126,13 +126,19 @@ static enum python_root root_of(const struct alive *a, uint32_t entry)
 	return a->roots.data[parent].kind;
 }
 
+/*
+ * An object that was freed meanwhile has no reference at all, and one that was made just now has other ones at a
+ * second look; both are left out.
+ */
 static void tell_nobody(struct unseen *u)
 {
 	struct alive *a = u->a;
 
+	python_refresh(a->p);
 	vec_each(&u->objects, it)
 	{
-		if (marks_have(&a->seen, it->object) || !alive_is_one(a, it->object))
+		if (!it->found || marks_have(&a->seen, it->object) || !alive_is_one(a, it->object) ||
+			reference_count(a->p, it->object) != it->found)
 			continue;
 		a->ret->nobody++;
 		if (!a->ret->nobody_example)

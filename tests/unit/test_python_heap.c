@@ -516,6 +516,25 @@ TEST(growth)
 
 /* ---- what keeps objects alive ---- */
 
+/* Its only attribute is the object. */
+static void hold_oneself(struct heap_image *h, uint64_t instance)
+{
+	const struct python_layout *l = &h->im->layout;
+	uint64_t class = image_get(h->im, instance + l->object.type), at;
+
+	if (h->im->minor <= 10) {
+		at = image_get(h->im, instance + l->object.bytes);
+		at = image_get(h->im, at + l->dict.values);
+	} else if (h->im->minor == 11) {
+		at = image_get(h->im, instance - l->managed.values);
+	} else if (h->im->minor == 12) {
+		at = image_get(h->im, instance - l->managed.dict) + 1;
+	} else {
+		at = instance + image_get(h->im, class + l->type.basic_bytes);
+	}
+	image_set(h->im, at + l->dict_values.first, instance);
+}
+
 TEST(kept_by_a_module_or_by_nobody)
 {
 	EACH_VERSION(v)
@@ -524,18 +543,22 @@ TEST(kept_by_a_module_or_by_nobody)
 		struct python_alive a = {0};
 		struct heap_image h;
 		struct python *p;
-		uint64_t instances[3];
+		uint64_t instances[4], key;
 
 		if (versions[v].free_threaded)
 			continue;
 		begin(v, &h);
 		heap_populate(&h, instances);
-		/* The last two refer to nobody and have one reference that is nowhere; then none. */
-		image_set(h.im, instances[2], 0);
+		key = image_str(h.im, "n");
+		instances[3] = heap_instance(
+			&h, image_get(h.im, instances[0] + h.im->layout.object.type), &key, &key, 1);
+		/* The second has one reference that is nowhere, the third is its own, and one was freed just now. */
+		hold_oneself(&h, instances[2]);
+		image_set(h.im, instances[3], 0);
 		p = opened(&h, v);
 		check_u64(python_alive(p, &options, &a, NULL), 0);
 		check_str(a.type, "app.Leaky");
-		check_u64(a.instances, 3);
+		check_u64(a.instances, 4);
 		check_u64(a.unseen, 1);
 		check_u64(a.nobody, 1);
 		check_u64(a.nobody_example, instances[2]);
