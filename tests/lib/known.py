@@ -101,7 +101,7 @@ class Known:
     def _line(self):
         pipe = self.child.stdout
         while b"\n" not in self.unread:
-            more = os.read(pipe.fileno(), 1 << 20) if select.select([pipe], [], [], 60)[0] else b""
+            more = os.read(pipe.fileno(), 1 << 20) if select.select([pipe], [], [], 120)[0] else b""
             check(more, "%s has nothing to say: %s" % (self.script, self.child.poll()))
             self.unread += more
         line, _, self.unread = self.unread.partition(b"\n")

@@ -945,6 +945,10 @@ def main(groups):
     sys.setrecursionlimit(20000)
     threading.stack_size((256 if "deep" in groups or "all" in groups else 8) << 20)
     targets = {}
+    try:
+        import asyncio  # noqa: F401, once, since threads that import it all at once wait for each other for long
+    except ImportError:
+        pass
     chosen = [f for f in wanted if f.group in groups or "all" in groups]
     for function in chosen:
         one = threading.Thread(target=guarded(function, targets), daemon=True, name=function.__name__[:15])
