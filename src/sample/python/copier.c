@@ -16,6 +16,7 @@
 struct copied_process {
 	struct table_node node; /* by pid */
 	struct python_copy_process layout;
+	bool unknown; /* there are too many of them */
 	VEC(struct known_python_thread) threads; /* ascending by tid */
 	VEC(uint64_t) looked_at;                 /* states of the threads that were */
 	struct python_slots slots;
@@ -77,7 +78,7 @@ static void tell_process(struct python_copier *c, struct copied_process *p)
 {
 	uint32_t tgid = (uint32_t)p->node.key;
 
-	c->maps.update(c->maps.ctx, c->maps.processes, &tgid, &p->layout);
+	p->unknown = c->maps.update(c->maps.ctx, c->maps.processes, &tgid, &p->layout);
 }
 
 static void untell_threads(struct python_copier *c, struct copied_process *p)
@@ -395,5 +396,5 @@ enum python_when python_copier_without(const struct python_copier *c, pid_t pid)
 {
 	const struct copied_process *p = find(c, pid);
 
-	return p && p->layout.has_slot ? PYTHON_NOT_NOW : PYTHON_LIVE;
+	return p && p->layout.has_slot && !p->unknown ? PYTHON_NOT_NOW : PYTHON_LIVE;
 }

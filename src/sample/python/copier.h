@@ -28,7 +28,8 @@ struct python_copier;
 int python_copier_new(const struct python_copier_maps *maps, struct python_copier **ret, struct err *err);
 void python_copier_free(struct python_copier *c);
 
-/* From now on it is told by the session, which must be freed before the copier is. -ENOMEM. */
+/* From now on it is told by the session, which must not be told of anything any more once the copier was freed.
+ * -ENOMEM. */
 int python_copier_follow(struct python_copier *c, struct session *session);
 
 /* A chain, as a program tells it. */
