@@ -315,7 +315,8 @@ void capture_symbol(struct capture_writer *w, uint32_t frame, uint8_t reason,
 		levels += count - CAPTURE_MAX_LEVELS;
 		count = CAPTURE_MAX_LEVELS;
 	}
-	memcpy(kept, levels, count * sizeof(*kept));
+	if (count)
+		memcpy(kept, levels, count * sizeof(*kept));
 	r.level_count = (uint16_t)count;
 	writer_add_record(w, RECORD_SYMBOL, &r, sizeof(r), kept, count * sizeof(*kept));
 }

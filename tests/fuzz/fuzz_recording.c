@@ -133,7 +133,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const char magic[] = CAPTURE_MAGIC;
 	/* As for a summary, or as for everything else. */
 	struct profile_load_options options = {.filter = {.idle_apart = size / 8 & 1,
-						       .brief_waits = size / 8 & 1}};
+						       .brief_waits = size / 8 & 1,
+						       .tasks = size / 16 & 1}};
 	struct profile *p;
 	struct profile_count *counts;
 	struct buf b = {0};
