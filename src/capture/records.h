@@ -277,7 +277,7 @@ enum loss_kind {
 	LOSS_FILE = 4,          /* mapped files that could not be opened */
 	LOSS_THREAD = 5,        /* threads that could not be attached */
 	LOSS_LATE_MAPPING = 6,  /* samples unwound before their mapping was known */
-	LOSS_RING_RECORDS = 7,  /* other records (mappings, forks) the kernel dropped */
+	LOSS_RING_RECORDS = 7,  /* other records (mappings, forks, Python frames) the kernel dropped */
 	LOSS_OFF_CPU_STACK = 8, /* intervals off the CPU whose stack could not be taken */
 	LOSS_KIND_COUNT,
 };

@@ -19,7 +19,7 @@ static const struct {
 	[LOSS_FILE] = {"unreadable_files", "mapped files that could not be opened"},
 	[LOSS_THREAD] = {"unattached_threads", "threads that could not be attached"},
 	[LOSS_LATE_MAPPING] = {"late_mappings", "samples unwound before their mapping was known"},
-	[LOSS_RING_RECORDS] = {"ring_records", "mapping and fork records dropped by the kernel"},
+	[LOSS_RING_RECORDS] = {"ring_records", "records of mappings, forks and Python frames dropped by the kernel"},
 	[LOSS_OFF_CPU_STACK] = {"off_cpu_stacks", "intervals off the CPU without a stack"},
 };
 

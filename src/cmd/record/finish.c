@@ -224,7 +224,7 @@ static struct loss_words loss_words(const struct recording *r, enum loss_kind ki
 		[LOSS_THREAD] = {"thread", "not attached: too many open files (ulimit -n)"},
 		[LOSS_LATE_MAPPING] = {"sample", "older than the mapping of its code"},
 		[LOSS_OFF_CPU_STACK] = {"interval", "off the CPU without a stack"},
-		[LOSS_RING_RECORDS] = {"record", "of mappings and threads lost, the ring was full"},
+		[LOSS_RING_RECORDS] = {"record", "of mappings, threads and Python frames lost, the ring was full"},
 	};
 
 	if (kind == LOSS_RING && r->off_cpu)

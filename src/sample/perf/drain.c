@@ -138,6 +138,7 @@ uint64_t perf_settle(struct sampler *sampler, bool last)
 	families_ns = last ? UINT64_MAX : perf_settle_families(s);
 	again_ns = families_ns < again_ns ? families_ns : again_ns;
 	perf_forget_retired(s);
+	perf_python_settle(s);
 	if (kicked && perf_oldest_ns(sampler) != UINT64_MAX)
 		return 0;
 	return oldest(s) && again_ns > PATIENCE_NS ? PATIENCE_NS : again_ns;

@@ -192,6 +192,7 @@ struct perf_sampler {
 	size_t sizes_of_gone[STACK_SIZE_COUNT]; /* threads that have ended, by their level */
 
 	struct python_program *python; /* for python.c; NULL: chains are read while their threads run on */
+	uint64_t lost_chains;          /* of it, that were counted */
 
 	/* for off_cpu.c */
 	struct off_cpu *off_cpu;       /* NULL: not asked for */
@@ -331,6 +332,8 @@ void perf_python_free(struct perf_sampler *s);
 /* A record: whether it holds a chain; from behind its IDENTIFIER on. A sample: gets those before it. */
 bool perf_python_record(struct perf_sampler *s, struct cpu_ring *r, uint64_t id, struct cursor *c);
 void perf_python_take(struct perf_sampler *s, struct cpu_ring *r, struct raw_sample *raw);
+/* After records were handled: counts chains that were lost. */
+void perf_python_settle(struct perf_sampler *s);
 
 /* jitter.c: notes a sample of the event itself (under the lock); draws new periods for
  * such events */

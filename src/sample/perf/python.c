@@ -131,6 +131,15 @@ bool perf_python_record(struct perf_sampler *s, struct cpu_ring *r, uint64_t id,
 	return true;
 }
 
+void perf_python_settle(struct perf_sampler *s)
+{
+	uint64_t lost = s->python ? python_program_not_written(s->python) : 0;
+
+	if (lost != s->lost_chains)
+		session_lost(s->session, LOSS_RING_RECORDS, lost - s->lost_chains);
+	s->lost_chains = lost;
+}
+
 void perf_python_take(struct perf_sampler *s, struct cpu_ring *r, struct raw_sample *raw)
 {
 	struct perf_chains *chains = r->chains;
