@@ -76,8 +76,11 @@ void wait_trouble_words(const struct wait *w, struct buf *out)
 {
 	switch (w->trouble) {
 	case WAIT_DEAD_OWNER:
-		buf_printf(out, ", held by thread %d, which ended without unlocking it",
-			(int)w->trouble_tid);
+		if (w->trouble_tid)
+			buf_printf(out, ", held by thread %d, which ended without unlocking it",
+				(int)w->trouble_tid);
+		else
+			buf_str(out, ", held by a thread that ended without unlocking it");
 		break;
 	case WAIT_FORK_INHERITED:
 		buf_str(out, ", which was locked when the process was forked: nobody here can unlock it");

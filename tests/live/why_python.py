@@ -442,6 +442,25 @@ def lock_that_was_held_at_a_fork(python):
 
 
 @each_few
+def owner_that_was_left_behind_at_a_fork(python):
+    """The lock names a thread that only the parent has."""
+    hang = Hang(python, "fork-with-recursive-lock", lines=2)
+    child = int([word for word in hang.said if word != "ready"][0])
+    hang.why("fork_inherited", pid=child).check("fork_inherited", root=child)
+    hang.is_called(child, "threading.RLock python_hangs.recursive")
+    hang.waits_at(child, "in the other child")
+    hang.says("of process %d held it when it forked this one" % hang.pid)
+
+
+@each_few
+def owner_that_has_ended(python):
+    hang = Hang(python, "owner-that-ended")
+    hang.why("dead_owner").check("dead_owner", root=hang.pid)
+    hang.waits_at(hang.pid, "never let go")
+    hang.says("held by a thread that ended without unlocking it")
+
+
+@each_few
 def lock_of_multiprocessing(python):
     hang = Hang(python, "process-lock")
     got = hang.why("peer_process").check("peer_process", grade="inferred", focus=hang.pid)

@@ -7,9 +7,13 @@ Prints "ready", or "missing: WHY" where this interpreter cannot do it, when all 
 are about to get there. Lines that a test asks for end in a comment: line "MARK". Whoever starts it ends it.
 """
 import os
+import signal
 import sys
 import threading
 import time
+
+# Nobody ends children of these programs: they end themselves, as the programs do.
+SECONDS = 120
 
 hangs = {}
 
@@ -488,6 +492,7 @@ sum(range(10 ** 15))
 # ---- processes ----
 
 def sleep_with(end, other):
+    signal.alarm(SECONDS)
     other.close()
     ready()
     for_ever()  # line "does not read"
@@ -505,6 +510,7 @@ def pipe_full():
 
 
 def want_first_lock():
+    signal.alarm(SECONDS)
     ready()
     with first_lock:  # line "in the child"
         pass
@@ -522,7 +528,35 @@ def fork_with_lock():
     for_ever()
 
 
+def want_recursive():
+    signal.alarm(SECONDS)
+    ready()
+    with recursive:  # line "in the other child"
+        pass
+
+
+@hang
+def fork_with_recursive_lock():
+    import multiprocessing
+    context = multiprocessing.get_context("fork")
+    hold(recursive)
+    child = context.Process(target=want_recursive)
+    child.start()
+    print(child.pid, flush=True)
+    for_ever()
+
+
+@hang
+def owner_that_ended():
+    ended = thread("ended", recursive.acquire)
+    ended.join()
+    ready()
+    with recursive:  # line "never let go"
+        pass
+
+
 def take_shared(lock, holding):
+    signal.alarm(SECONDS)
     with lock:
         holding.set()
         for_ever()
@@ -599,6 +633,7 @@ def asyncio_waits():
 
 
 def main():
+    signal.alarm(SECONDS)
     try:
         hangs[sys.argv[1]]()
     except (ImportError, OSError, AttributeError) as why:
