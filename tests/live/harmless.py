@@ -115,7 +115,7 @@ def check_readable(path):
 
 
 def wait_for_flush(path):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not os.path.exists(path) or os.path.getsize(path) < 1000:
         check(time.monotonic() < deadline, "nothing is written")
         time.sleep(0.01)
