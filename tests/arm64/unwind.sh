@@ -9,6 +9,7 @@ out=${SONDE_BUILD:-build}/arm64
 flags='-std=gnu17 -O2 -g -static -D_GNU_SOURCE -DSONDE_VERSION="arm64" -Isrc -I. -Itests
 	-include base/banned.h -Wall -Wextra -Werror -Wshadow -Wformat=2 -fno-strict-aliasing
 	-Wno-unused-parameter -Wno-missing-field-initializers'
+flags="$flags -DSOURCE_ROOT=\"$PWD\"" # of images that tests read
 
 for tool in $cc $emulator; do
 	if ! command -v $tool >/dev/null; then

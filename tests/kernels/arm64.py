@@ -117,7 +117,7 @@ def known_programs_are_sampled_and_unwound():
 
 
 # These look at files of the machine they were compiled on.
-ELSEWHERE = {"test_elf", "test_guards", "test_os", "test_symbol", "test_variables"}
+ELSEWHERE = {"test_elf", "test_guards", "test_os", "test_symbol", "test_tasks", "test_variables"}
 
 
 @test
