@@ -43,7 +43,7 @@ def changes_are_seen(python):
             known.check_stacks(stacks)
             seen |= {f["function"] for s in stacks.values() for f in s["frames"][:3]}
         check("crunch" in seen, "crunch is in none of: %s" % sorted(seen))
-        known.check_looks(30 if "free-threaded" in python.kinds else 50)
+        known.check_looks(30 if "free-threaded" in python.kinds else 60)
 
 
 @each_version

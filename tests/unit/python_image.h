@@ -264,4 +264,24 @@ static inline int image_open(struct image *im, uint32_t version, struct python *
 	return python_new(&memory, &place, ret, err);
 }
 
+/* One of each layout that is known. */
+static const struct {
+	uint32_t version;
+	bool free_threaded;
+} versions[] = {
+	{0x030812f0, false},
+	{0x030912f0, false},
+	{0x030a0df0, false},
+	{0x030b07f0, false},
+	{0x030c01f0, false},
+	{0x030d00f0, false},
+	{0x030d05f0, true},
+	{0x030e0af0, false},
+	{0x030e0af0, true},
+	{0x030f02f0, false},
+	{0x030f02f0, true},
+};
+
+#define EACH_VERSION(v) for (size_t v = 0; v < sizeof(versions) / sizeof(versions[0]); v++)
+
 #endif

@@ -8,24 +8,6 @@
 #include "python_heap_image.h"
 #include "test.h"
 
-static const struct {
-	uint32_t version;
-	bool free_threaded;
-} versions[] = {
-	{0x030812f0, false},
-	{0x030912f0, false},
-	{0x030a0df0, false},
-	{0x030b07f0, false},
-	{0x030c01f0, false},
-	{0x030d00f0, false},
-	{0x030d05f0, true},
-	{0x030e0af0, false},
-	{0x030e0af0, true},
-	{0x030f02f0, false},
-	{0x030f02f0, true},
-};
-
-#define EACH_VERSION(v) for (size_t v = 0; v < sizeof(versions) / sizeof(versions[0]); v++)
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static void begin(size_t v, struct heap_image *h)

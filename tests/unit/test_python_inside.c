@@ -6,23 +6,6 @@
 #include "test.h"
 #include "wait/task_circle.h"
 
-static const struct {
-	uint32_t version;
-	bool free_threaded;
-} versions[] = {
-	{0x030812f0, false},
-	{0x030912f0, false},
-	{0x030a0df0, false},
-	{0x030b07f0, false},
-	{0x030c01f0, false},
-	{0x030d00f0, false},
-	{0x030d05f0, true},
-	{0x030e0af0, false},
-	{0x030e0af0, true},
-};
-
-#define EACH_VERSION(v) for (size_t v = 0; v < sizeof(versions) / sizeof(versions[0]); v++)
-
 /* ---- exception tables ---- */
 
 /* Numbers below 64 are a byte; bit 7 marks an entry's first. In units: from 4, 3 long, handler at 20, depth 2. */
