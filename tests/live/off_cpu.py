@@ -11,6 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from clocks import *
 from harness import *
 
 STATES = ("on-cpu", "run-queue", "throttled", "futex", "syscall", "page-fault", "stopped", "blocked")
@@ -108,24 +109,16 @@ def phases(arguments, build="gcc-O2", command=(), path=None):
     done = run([*command, SONDE, "record", *arguments, "-o", path, "--", program("phases", build), "12"],
                timeout=120)
     expect(done, 0)
-    words = done.stdout.decode().split()
-    check(words[0] == "ready", "it said %r" % words)
-    clocks = {words[i]: int(words[i + 1]) for i in range(1, len(words), 2)}
-    return OffCpu(path), clocks
-
-
-def near(what, got, want, whole, points):
-    check(abs(got - want) <= whole * points / 100,
-          "%s: %.1f ms, not %.1f ms, of %.1f ms" % (what, got / 1e6, want / 1e6, whole / 1e6))
+    return OffCpu(path), clocks_of(done.stdout.decode().split())
 
 
 def check_phases(seen, clocks, points=3):
     """In what it waited, and for how long. Late wake-ups count as waiting for the clocks, too."""
     tid = main_thread(seen)
-    wall = clocks["wall"]
+    wall, stolen = clocks["wall"], clocks["stolen"]
     late = sum(int(i["queued_ns"]) for i in seen.of(tid) if i["state"] in ("futex", "syscall"))
-    near("on the CPU", seen.ns(tid, "on-cpu"), clocks["cpu"], wall, 2)
-    near("off the CPU", seen.ns(tid, *STATES[1:]), wall - clocks["cpu"], wall, 2)
+    near("on the CPU", seen.ns(tid, "on-cpu"), clocks["cpu"], wall, 2, more=stolen)
+    near("off the CPU", seen.ns(tid, *STATES[1:]), wall - clocks["cpu"], wall, 2, less=stolen)
     near("asleep", seen.ns(tid, "syscall") + late, clocks["sleep"] + late, wall + late, points)
     for function in ("wait_for_the_lock", "pthread_mutex_lock"):
         got = seen.weight(function, "futex")
@@ -141,7 +134,8 @@ def sleeps_computes_and_waits():
     """30 % asleep, 50 % on the CPU, 20 % behind a mutex, as far as a busy machine lets it."""
     seen, clocks = phases(["--wall", "--sampler", sampler])
     check_phases(seen, clocks)
-    near("sampled in compute", seen.weight("compute", "on-cpu"), clocks["cpu"], clocks["wall"], 3)
+    near("sampled in compute", seen.weight("compute", "on-cpu"), clocks["cpu"], clocks["wall"], 3,
+         more=clocks["stolen"])
 
 
 @each_sampler
@@ -167,7 +161,8 @@ def short_waits_only_count():
     short = [i for i in seen.intervals if int(i["duration_ns"]) < 50000000 and i["open"] == "no"]
     check(not short, "%d short intervals" % len(short))
     tid = main_thread(seen)
-    near("off the CPU", seen.ns(tid, *STATES[1:]), clocks["wall"] - clocks["cpu"], clocks["wall"], 2)
+    near("off the CPU", seen.ns(tid, *STATES[1:]), clocks["wall"] - clocks["cpu"], clocks["wall"], 2,
+         less=clocks["stolen"])
 
 
 @each_sampler
@@ -208,7 +203,9 @@ def stopped_by_a_signal():
     tid = main_thread(seen)
     late = sum(int(i["queued_ns"]) for i in seen.of(tid))
     ns = seen.ns(tid, "stopped")
-    check(0.8e9 <= ns <= stood, "stopped for %.1f ms, stood for %.1f" % (ns / 1e6, stood / 1e6))
+    # Looks of ptrace may lay a wait that they did not see on the next one.
+    most = stood * 1.15 if sampler == "ptrace" else stood
+    check(0.8e9 <= ns <= most, "stopped for %.1f ms, stood for %.1f" % (ns / 1e6, stood / 1e6))
     check(seen.weight("stop", "stopped") >= 0.8e9, "not in stop()")
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from clocks import *
 from harness import *
 
 STATES = ("on-cpu", "run-queue", "throttled", "futex", "syscall", "page-fault", "stopped", "blocked")
@@ -80,16 +81,6 @@ def watch(arguments, **options):
     return Waits(path), done.stdout.decode().split()
 
 
-def clocks_of(words):
-    check(words and words[0] == "ready", "it said %r" % words)
-    return {words[i]: int(words[i + 1]) for i in range(1, len(words), 2)}
-
-
-def near(what, got, want, whole, points):
-    check(abs(got - want) <= whole * points / 100,
-          "%s: %.1f ms, not %.1f ms, of %.1f ms" % (what, got / 1e6, want / 1e6, whole / 1e6))
-
-
 def mostly(what, some, all_of_them):
     """By weight: a wait that only the run queue made long has no waker."""
     check(all_of_them, "no waits: %s" % what)
@@ -125,8 +116,9 @@ def times_are_exact():
     clocks = clocks_of(words)
     main_thread = min(seen.times)
     off = seen.ns(main_thread, *STATES[1:])
-    near("on the CPU", seen.ns(main_thread, "on-cpu"), clocks["cpu"], clocks["wall"], 2)
-    near("off the CPU", off, clocks["wall"] - clocks["cpu"], clocks["wall"], 2)
+    near("on the CPU", seen.ns(main_thread, "on-cpu"), clocks["cpu"], clocks["wall"], 2,
+         more=clocks["stolen"])
+    near("off the CPU", off, clocks["wall"] - clocks["cpu"], clocks["wall"], 2, less=clocks["stolen"])
     for tid, times in seen.times.items():
         whole = round((float(times["until"]) - float(times["since"])) * 1e9)
         near("all states of thread %d" % tid, seen.ns(tid, *STATES), whole, whole, 0.01)
@@ -244,7 +236,7 @@ def a_thread_that_is_stopped():
     recorder.send_signal(signal.SIGINT)
     check(recorder.wait(timeout=60) == 0, "record failed")
     stopped = Waits(work("out.sonde")).ns(child.pid, "stopped")
-    check(0.65e9 <= stopped <= (most + 0.1) * 1e9, "stopped for %.1f of %.1f ms" % (stopped / 1e6, most * 1e3))
+    check(0.5e9 <= stopped <= (most + 0.1) * 1e9, "stopped for %.1f of %.1f ms" % (stopped / 1e6, most * 1e3))
 
 
 @test

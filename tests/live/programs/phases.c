@@ -2,7 +2,8 @@
 /*
  * phases N: N periods of 200 ms, of which the first thread computes 50 %, sleeps 30 % and waits 20 % for a
  * mutex that another thread holds. Prints "ready", then what the clocks said about the first thread, in ns
- * and one a line: "wall", "cpu", "sleep", "lock".
+ * and one a line: "wall", "cpu", "sleep", "lock"; and "stolen", what the hypervisor took of all CPUs meanwhile:
+ * it is in no thread's CPU time, but a thread that it is taken from has not left its CPU.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "spin.h"
 
@@ -24,6 +26,19 @@ static uint64_t now_ns(clockid_t clock)
 
 	clock_gettime(clock, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t stolen_ns(void)
+{
+	FILE *f = fopen("/proc/stat", "re");
+	unsigned long long ticks = 0;
+
+	if (f) {
+		if (fscanf(f, "cpu %*u %*u %*u %*u %*u %*u %*u %llu", &ticks) != 1)
+			ticks = 0;
+		fclose(f);
+	}
+	return ticks * (1000000000 / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
 static void sleep_ns(long ns)
@@ -67,7 +82,7 @@ NOINLINE void wait_for_the_lock(void)
 int main(int argc, char **argv)
 {
 	long periods = argc > 1 ? atol(argv[1]) : 10;
-	uint64_t wall, cpu, sleep = 0, lock = 0;
+	uint64_t wall, cpu, stolen, sleep = 0, lock = 0;
 	pthread_t thread;
 
 	sem_init(&wanted, 0, 0);
@@ -75,6 +90,7 @@ int main(int argc, char **argv)
 	pthread_create(&thread, NULL, holder, NULL);
 	puts("ready");
 	fflush(stdout);
+	stolen = stolen_ns();
 	wall = now_ns(CLOCK_MONOTONIC);
 	cpu = now_ns(CLOCK_THREAD_CPUTIME_ID);
 	for (long i = 0; i < periods; i++) {
@@ -90,9 +106,11 @@ int main(int argc, char **argv)
 		wait_for_the_lock();
 		lock += now_ns(CLOCK_MONOTONIC) - start;
 	}
-	printf("wall %llu\ncpu %llu\nsleep %llu\nlock %llu\n",
-		(unsigned long long)(now_ns(CLOCK_MONOTONIC) - wall),
-		(unsigned long long)(now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu), (unsigned long long)sleep,
-		(unsigned long long)lock);
+	wall = now_ns(CLOCK_MONOTONIC) - wall;
+	cpu = now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	stolen = stolen_ns() - stolen;
+	printf("wall %llu\ncpu %llu\nsleep %llu\nlock %llu\nstolen %llu\n", (unsigned long long)wall,
+		(unsigned long long)cpu, (unsigned long long)sleep, (unsigned long long)lock,
+		(unsigned long long)stolen);
 	return 0;
 }
