@@ -295,6 +295,13 @@ static const uint16_t least_bytes[] = {
 	[RECORD_OFF_CPU] = sizeof(struct record_off_cpu),
 	[RECORD_THREAD_TIMES] = sizeof(struct record_thread_times),
 	[RECORD_TASK_TIME] = sizeof(struct record_task_time),
+	[RECORD_HEAP] = sizeof(struct record_heap),
+	[RECORD_HEAP_SITE] = sizeof(struct record_heap_site),
+	[RECORD_HEAP_STATE] = sizeof(struct record_heap_state),
+	[RECORD_HEAP_SHAPE] = sizeof(struct record_heap_shape),
+	[RECORD_HEAP_FLOW] = sizeof(struct record_heap_flow),
+	[RECORD_HEAP_THREAD] = sizeof(struct record_heap_thread),
+	[RECORD_HEAP_TOTAL] = sizeof(struct record_heap_total),
 };
 #define KNOWN_TYPES (sizeof(least_bytes) / sizeof(least_bytes[0]))
 
@@ -316,6 +323,12 @@ static bool complete(const struct record_header *h)
 		return ((const struct record_symbol *)h)->level_count <=
 			(h->bytes - sizeof(struct record_symbol)) /
 				sizeof(struct record_symbol_level);
+	case RECORD_HEAP_SHAPE: {
+		const struct record_heap_shape *shape = (const void *)h;
+
+		return shape->buckets <= (h->bytes - sizeof(*shape)) / sizeof(double) &&
+			shape->first + shape->buckets <= HEAP_BUCKETS;
+	}
 	case RECORD_MODULE:
 		return ((const struct record_module *)h)->build_id_bytes <=
 			sizeof(((const struct record_module *)h)->build_id);

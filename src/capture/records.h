@@ -69,6 +69,13 @@ enum record_type {
 	RECORD_OFF_CPU = 15,
 	RECORD_THREAD_TIMES = 16,
 	RECORD_TASK_TIME = 17,
+	RECORD_HEAP = 18,
+	RECORD_HEAP_SITE = 19,
+	RECORD_HEAP_STATE = 20,
+	RECORD_HEAP_SHAPE = 21,
+	RECORD_HEAP_FLOW = 22,
+	RECORD_HEAP_THREAD = 23,
+	RECORD_HEAP_TOTAL = 24,
 };
 
 struct record_header {
@@ -269,6 +276,138 @@ struct record_task_time {
 	uint8_t pad[2];
 };
 
+/*
+ * ---- allocations ----
+ *
+ * They are added up while they are recorded: a site is a stack that allocates, of one thread of one process, and its
+ * numbers so far are written whenever it had something to do since they were last written, at the same moments
+ * for all (RECORD_HEAP_TOTAL says when). What happened between two moments is the difference.
+ *
+ * Numbers are doubles, which hold every integer that a count or a sum of bytes comes to. Exact ones are integers, and
+ * their variances are 0; of sampled allocations they are estimates without bias (enum heap_precision says which).
+ */
+enum heap_precision {
+	HEAP_EXACT = 1,
+	HEAP_SAMPLED = 2, /* by bytes: `rate` is their mean between two samples */
+	HEAP_CALLS = 3,   /* by calls: one in `rate`, on average */
+};
+
+enum heap_how {
+	HEAP_LAUNCHED = 1, /* from the first allocation on */
+	HEAP_ATTACHED = 2, /* what was allocated before is not known */
+	HEAP_PROBES = 3,   /* by probes in the kernel */
+};
+
+/* A process whose allocations are watched from now on (again after exec). */
+struct record_heap {
+	struct record_header header;
+	uint64_t time_ns;
+	uint64_t rate;      /* bytes or calls; 0: exact */
+	uint32_t pid;
+	uint8_t precision;  /* enum heap_precision */
+	uint8_t how;        /* enum heap_how */
+	uint8_t pad[2];
+	uint32_t allocator; /* string: the file whose malloc it is, CAPTURE_NONE: not known */
+	uint32_t uncovered; /* string: what is not seen, in words; CAPTURE_NONE: nothing is known to be missing */
+};
+
+struct record_heap_site {
+	struct record_header header;
+	uint32_t id;       /* counted up from 0 */
+	uint32_t pid, tid; /* tid 0: of threads that were too many to tell apart */
+	uint32_t stack;    /* leaf node: the caller of malloc; CAPTURE_NONE: not known */
+};
+
+/* Numbers of a site, since it was first seen. */
+enum heap_number {
+	HEAP_ALLOCATED = 0,   /* blocks allocated */
+	HEAP_ALLOCATED_BYTES,
+	HEAP_FREED,           /* and freed again, by whomever */
+	HEAP_FREED_BYTES,
+	HEAP_TEMPORARY,       /* freed by the thread that allocated them, before it allocated anything else */
+	HEAP_TEMPORARY_BYTES,
+	HEAP_CROSS_FREED,     /* freed by another thread */
+	HEAP_CROSS_FREED_BYTES,
+	HEAP_REALLOCATED,     /* of `allocated`: got from realloc with an old block */
+	HEAP_REALLOCATED_BYTES, /* sizes that those had before */
+	HEAP_MOVED,           /* of `reallocated`: to another address */
+	HEAP_PEAK,            /* live when all processes together had most bytes live */
+	HEAP_PEAK_BYTES,
+	HEAP_LIFETIME_NS,     /* of those that were freed, added up */
+	HEAP_NUMBERS,
+};
+
+/* Variances of estimates: of what is live, and of what was allocated, freed and live at the peak. */
+enum heap_variance {
+	HEAP_VAR_LIVE = 0,
+	HEAP_VAR_LIVE_BYTES,
+	HEAP_VAR_ALLOCATED,
+	HEAP_VAR_ALLOCATED_BYTES,
+	HEAP_VAR_PEAK_BYTES,
+	HEAP_VARIANCES,
+};
+
+struct record_heap_state {
+	struct record_header header;
+	uint64_t time_ns;
+	uint32_t site, samples;  /* samples: blocks that the numbers are made from, in all */
+	double number[HEAP_NUMBERS];
+	double variance[HEAP_VARIANCES];
+};
+
+/* Sizes: bucket i counts blocks of at least 1 << (i - 1) and less than 1 << i bytes, bucket 0 those of none. Ages and
+ * lifetimes the same in microseconds. The last bucket has all that is larger. */
+#define HEAP_BUCKETS 40u
+enum heap_shape {
+	HEAP_SIZES = 0,     /* of all that were allocated */
+	HEAP_LIVE_SIZES = 1,
+	HEAP_LIFETIMES = 2, /* of those that were freed */
+	HEAP_AGES = 3,      /* of those that are live, by the time of this record */
+	HEAP_LIVE_BYTES_BY_AGE = 4,
+	HEAP_USABLE = 5,    /* bytes that the allocator gave above those asked for, of live blocks by size */
+};
+
+/* The last one of a site and kind counts. */
+struct record_heap_shape {
+	struct record_header header;
+	uint64_t time_ns;
+	uint32_t site;
+	uint16_t kind;          /* enum heap_shape */
+	uint8_t first, buckets; /* those that are not zero lie in these */
+	/* double count[buckets] */
+};
+
+/* Blocks of a site that one other thread freed. The last one of its key counts. */
+struct record_heap_flow {
+	struct record_header header;
+	uint64_t time_ns;
+	uint32_t site;
+	uint32_t pid, tid;     /* who freed */
+	uint32_t stack;        /* where; CAPTURE_NONE: stacks of frees were not taken */
+	double count, bytes;
+};
+
+/* What a thread did. The last one counts. */
+struct record_heap_thread {
+	struct record_header header;
+	uint64_t time_ns;
+	uint32_t pid, tid;
+	double allocated, allocated_bytes, freed, freed_bytes;
+	double freed_unknown; /* blocks that we did not see allocated */
+};
+
+/* All processes together, at a moment; states of sites that are written after the one before it belong to its moment. */
+struct record_heap_total {
+	struct record_header header;
+	uint64_t time_ns;
+	double live, live_bytes, peak_bytes, allocated, allocated_bytes, temporary;
+	uint64_t peak_ns;
+	double variance_live_bytes, variance_allocated_bytes, variance_peak_bytes;
+	uint64_t rss_bytes;  /* resident memory of the processes; 0: not known */
+	uint32_t with_sites; /* 1: sites were written for this moment; else it is a point between */
+	uint32_t pad;
+};
+
 enum loss_kind {
 	LOSS_RING = 0,          /* samples the kernel dropped because the ring was full */
 	LOSS_THROTTLE = 1,      /* times the kernel throttled the event */
@@ -279,6 +418,9 @@ enum loss_kind {
 	LOSS_LATE_MAPPING = 6,  /* samples unwound before their mapping was known */
 	LOSS_RING_RECORDS = 7,  /* other records (mappings, forks, Python frames) the kernel dropped */
 	LOSS_OFF_CPU_STACK = 8, /* intervals off the CPU whose stack could not be taken */
+	LOSS_HEAP = 9,          /* allocations and frees that were not written down */
+	LOSS_HEAP_EARLY = 10,   /* calls of the allocator before there was anything to write to */
+	LOSS_HEAP_STACK = 11,   /* allocations without a whole stack, for want of room */
 	LOSS_KIND_COUNT,
 };
 
@@ -348,6 +490,13 @@ _Static_assert(sizeof(struct record_off_cpu) == 88, "part of the format");
 _Static_assert(sizeof(struct record_thread_times) == 96, "part of the format");
 _Static_assert(STATE_COUNT <= 8, "room in record_thread_times");
 _Static_assert(sizeof(struct record_task_time) == 48, "part of the format");
+_Static_assert(sizeof(struct record_heap) == 40, "part of the format");
+_Static_assert(sizeof(struct record_heap_site) == 24, "part of the format");
+_Static_assert(sizeof(struct record_heap_state) == 176, "part of the format");
+_Static_assert(sizeof(struct record_heap_shape) == 24, "part of the format");
+_Static_assert(sizeof(struct record_heap_flow) == 48, "part of the format");
+_Static_assert(sizeof(struct record_heap_thread) == 64, "part of the format");
+_Static_assert(sizeof(struct record_heap_total) == 112, "part of the format");
 _Static_assert(sizeof(struct record_loss) == 32, "part of the format");
 _Static_assert(sizeof(struct record_symbol_level) == 16, "part of the format");
 _Static_assert(sizeof(struct record_symbol) == 24, "part of the format");

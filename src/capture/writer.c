@@ -269,6 +269,20 @@ static size_t tidy_record(enum record_type type, void *record)
 	case RECORD_TASK_TIME:
 		memset(((struct record_task_time *)record)->pad, 0, 2);
 		return sizeof(struct record_task_time);
+	case RECORD_HEAP:
+		memset(((struct record_heap *)record)->pad, 0, 2);
+		return sizeof(struct record_heap);
+	case RECORD_HEAP_SITE:
+		return sizeof(struct record_heap_site);
+	case RECORD_HEAP_STATE:
+		return sizeof(struct record_heap_state);
+	case RECORD_HEAP_FLOW:
+		return sizeof(struct record_heap_flow);
+	case RECORD_HEAP_THREAD:
+		return sizeof(struct record_heap_thread);
+	case RECORD_HEAP_TOTAL:
+		((struct record_heap_total *)record)->pad = 0;
+		return sizeof(struct record_heap_total);
 	case RECORD_COST:
 		return sizeof(struct record_cost);
 	default:
@@ -319,6 +333,20 @@ void capture_symbol(struct capture_writer *w, uint32_t frame, uint8_t reason,
 		memcpy(kept, levels, count * sizeof(*kept));
 	r.level_count = (uint16_t)count;
 	writer_add_record(w, RECORD_SYMBOL, &r, sizeof(r), kept, count * sizeof(*kept));
+}
+
+void capture_heap_shape(struct capture_writer *w, const struct record_heap_shape *shape, const double *counts)
+{
+	struct record_heap_shape r = {.time_ns = shape->time_ns, .site = shape->site, .kind = shape->kind};
+	unsigned first = 0, end = HEAP_BUCKETS;
+
+	while (end && !counts[end - 1])
+		end--;
+	while (first < end && !counts[first])
+		first++;
+	r.first = (uint8_t)first;
+	r.buckets = (uint8_t)(end - first);
+	writer_add_record(w, RECORD_HEAP_SHAPE, &r, sizeof(r), counts + first, r.buckets * sizeof(*counts));
 }
 
 void capture_unnamed(

@@ -52,11 +52,14 @@ size_t capture_frame_count(const struct capture_writer *w);
 struct record_frame capture_frame_get(const struct capture_writer *w, uint32_t id);
 
 /* Any record without a tail (process, thread, exit, mapping, sample, off_cpu, thread_times, loss,
- * cost): `bytes` is its size; type and size are filled in. */
+ * cost, those of the heap but its shapes): `bytes` is its size; type and size are filled in. */
 void capture_record(struct capture_writer *w, enum record_type type, void *record, size_t bytes);
 void capture_meta(struct capture_writer *w, const char *key, const char *value);
 void capture_symbol(struct capture_writer *w, uint32_t frame, uint8_t reason,
 	const struct record_symbol_level *levels, size_t count);
+
+/* `time_ns`, `site` and `kind` of `shape`, and HEAP_BUCKETS counts. */
+void capture_heap_shape(struct capture_writer *w, const struct record_heap_shape *shape, const double *counts);
 
 /* A frame that has no name; `function_start` as in struct record_symbol. */
 void capture_unnamed(

@@ -21,6 +21,9 @@ static const struct {
 	[LOSS_LATE_MAPPING] = {"late_mappings", "samples unwound before their mapping was known"},
 	[LOSS_RING_RECORDS] = {"ring_records", "records of mappings, forks and Python frames dropped by the kernel"},
 	[LOSS_OFF_CPU_STACK] = {"off_cpu_stacks", "intervals off the CPU without a stack"},
+	[LOSS_HEAP] = {"heap_events", "allocations and frees that were not written down"},
+	[LOSS_HEAP_EARLY] = {"heap_early", "calls of the allocator before there was anything to write to"},
+	[LOSS_HEAP_STACK] = {"heap_stacks", "allocations whose stack is cut for want of room"},
 };
 
 const char *loss_name(enum loss_kind kind)

@@ -224,6 +224,9 @@ static struct loss_words loss_words(const struct recording *r, enum loss_kind ki
 		[LOSS_THREAD] = {"thread", "not attached: too many open files (ulimit -n)"},
 		[LOSS_LATE_MAPPING] = {"sample", "older than the mapping of its code"},
 		[LOSS_OFF_CPU_STACK] = {"interval", "off the CPU without a stack"},
+		[LOSS_HEAP] = {"allocation or free", "not written down"},
+		[LOSS_HEAP_EARLY] = {"call", "of the allocator before there was anything to write to"},
+		[LOSS_HEAP_STACK] = {"allocation", "whose stack is cut for want of room"},
 		[LOSS_RING_RECORDS] = {"record", "of mappings, threads and Python frames lost, the ring was full"},
 	};
 

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The stack of the calling thread as a node of the shared tree: walked by the tables that the collector made
+ * (heap/tables.h), and only as far as it differs from the thread's last one.
+ *
+ * Called inside malloc: it allocates nothing, takes no lock, calls nothing but what is inline here, and does not
+ * fault whatever the stack holds.
+ */
+#ifndef SONDE_HEAP_PRELOAD_WALK_H
+#define SONDE_HEAP_PRELOAD_WALK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "heap/share.h"
+
+/* The shared memory as it is mapped here; of the process. */
+struct walk_memory {
+	struct share_header *header;
+	uint32_t *index;
+	struct share_node *nodes;
+	const uint8_t *tables; /* SHARE_TABLES_BYTES, read-only */
+};
+
+/* What is kept of a thread between two walks: zeroed memory of walk_state_bytes(), page aligned and private to the
+ * thread; pages of it that deep stacks do not need are never touched. */
+struct walk_state;
+uint64_t walk_state_bytes(void);
+
+/* Registers in the frame that called the hook: `pc` is the return address into it, `sp` its stack pointer after the
+ * call, `fp` its frame pointer register (x86-64 rbp, aarch64 x29). */
+struct walk_start {
+	uint64_t pc, sp, fp;
+};
+
+enum walk_result {
+	WALK_WHOLE, /* it reaches the bottom of the stack */
+	WALK_CUT,   /* it is cut: too deep, or no room for its nodes (counted in header->lost) */
+	WALK_RAW,   /* a frame has no rule here: the collector has to walk it, from registers and bytes */
+};
+
+/* *ret_node: of the innermost frame; with WALK_RAW SHARE_STACK_NONE. */
+enum walk_result walk_stack(const struct walk_memory *memory, struct walk_state *state,
+	const struct walk_start *start, uint32_t *ret_node);
+
+/* After fork, in the child: node numbers of before mean nothing any more. */
+void walk_forget(struct walk_state *state);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The memory that a watched program shares with its collector: one sparse memfd a process, made by the code in the
+ * target (the preload, or the capture library of programs) and mapped by both.
+ *
+ * Everything here is plain memory that the target can write at any time, so the collector trusts nothing of it:
+ * every index is checked, every loop is bounded, and what it has to remember it keeps elsewhere. The target waits
+ * for nothing: what finds no room is counted (enum share_loss).
+ *
+ *	header     one page
+ *	filter     counters by hashed address: is a sampled block freed?
+ *	rings      one a thread: who owns it, and its first chunk
+ *	index      hash table of the nodes, in levels
+ *	nodes      the tree of stacks, each node once
+ *	tables     unwind tables, written by the collector; the target maps them read-only (heap/tables.h)
+ *	chunks     the bytes of the rings
+ *
+ * A ring is a list of chunks. Its thread appends events to the last one and links a new one when that is full; the
+ * collector reads from the first one and gives back those that it has read. So a ring grows while the collector is
+ * slow, and shrinks again.
+ *
+ * Events carry a time that orders them across rings: of a free it is taken before the block is given back, of an
+ * allocation after it was got, and an event is visible before its call goes on. So whoever takes the
+ * time T and only then looks at the rings has, up to T, every event that another one there depends on.
+ *
+ * Shared by code that may link nothing: no function here is called, all are inline, none allocates.
+ */
+#ifndef SONDE_HEAP_SHARE_H
+#define SONDE_HEAP_SHARE_H
+
+#include <stdint.h>
+
+#define SHARE_MAGIC "SONDSHM\n"
+#define SHARE_VERSION 1u
+
+#define SHARE_PAGE 4096u
+#define SHARE_FILTER_SLOTS (1u << 16)   /* one byte each */
+#define SHARE_RINGS 4096u
+#define SHARE_INDEX_LEVELS 5u           /* of 1 << (14 + 2 * level) slots */
+#define SHARE_INDEX_WINDOW 8u           /* slots that are looked at in a level */
+#define SHARE_NODES (1u << 22)
+#define SHARE_CHUNK_BYTES 16384u
+#define SHARE_CHUNKS 32768u             /* indices 1 .. SHARE_CHUNKS - 1; 0: none */
+#define SHARE_TABLES_BYTES (1ull << 30)
+
+/* ---- where what is, in the file ---- */
+
+#define SHARE_FILTER_AT ((uint64_t)SHARE_PAGE)
+#define SHARE_RINGS_AT (SHARE_FILTER_AT + SHARE_FILTER_SLOTS)
+#define SHARE_INDEX_AT (SHARE_RINGS_AT + SHARE_RINGS * sizeof(struct share_ring))
+#define SHARE_INDEX_SLOTS ((((1ull << (2 * SHARE_INDEX_LEVELS)) - 1) / 3) << 14) /* of all levels */
+#define SHARE_NODES_AT (SHARE_INDEX_AT + SHARE_INDEX_SLOTS * sizeof(uint32_t))
+#define SHARE_CHUNKS_AT (SHARE_NODES_AT + SHARE_NODES * sizeof(struct share_node))
+#define SHARE_TABLES_AT (SHARE_CHUNKS_AT + (uint64_t)SHARE_CHUNKS * SHARE_CHUNK_BYTES)
+#define SHARE_BYTES (SHARE_TABLES_AT + SHARE_TABLES_BYTES)
+/* The target maps [0, SHARE_TABLES_AT) for reading and writing, the rest for reading. */
+
+enum share_mode {
+	SHARE_EXACT = 1,   /* every event */
+	SHARE_SAMPLED = 2, /* Poisson over bytes: a block of S bytes with 1 - exp(-S / rate) */
+	SHARE_EVERY = 3,   /* of calls, one in `rate` on average */
+	SHARE_PROGRAM = 4, /* what the program says itself (include/sonde/capture.h), no allocations */
+};
+
+enum share_clock {
+	SHARE_CLOCK_MONOTONIC = 0, /* ns */
+	SHARE_CLOCK_COUNTER = 1,   /* the CPU's: rdtsc, cntvct_el0; the collector finds out how fast it is */
+};
+
+/* What was not written down. */
+enum share_loss {
+	SHARE_LOST_CHUNK = 0,    /* events: no chunk was free */
+	SHARE_LOST_NODE = 1,     /* events whose stack is cut because there was no room for its nodes */
+	SHARE_LOST_RING = 2,     /* events of threads for which there was no ring */
+	SHARE_LOST_REENTERED = 3, /* calls from a signal handler that interrupted us */
+	SHARE_LOST_EARLY = 4,    /* calls before there was anything to write to */
+	SHARE_LOST_COUNT = 5,
+};
+
+/* Cache lines by who writes them. Sizes are of the stored layout. */
+struct share_header {
+	/* The target, once. `ready` is the last thing that is set. */
+	char magic[8];
+	uint32_t version, mode, clock, ready;
+	uint32_t pid, arch;         /* arch: enum unwind_arch */
+	uint64_t bytes;             /* SHARE_BYTES */
+	uint64_t began;             /* by `clock` */
+	uint64_t options;           /* SHARE_OPTION_... */
+	uint8_t pad1[8];
+
+	/* The target, whenever. */
+	uint32_t ring_count;        /* descriptors that were ever claimed: a prefix */
+	uint32_t chunk_count;       /* chunks that were ever used: a prefix, counted from 1 */
+	uint32_t node_count;        /* nodes that were ever used: a prefix, counted from 0 */
+	uint32_t modules_wanted;    /* + 1 whenever code was mapped or unmapped (dlopen, dlclose) */
+	uint64_t lost[SHARE_LOST_COUNT];
+	uint8_t pad2[8];
+
+	/* Both: chunks given back, a list through `next`. Low half: the first one; high half: + 1 with each change. */
+	uint64_t free_chunks;
+	uint8_t pad3[56];
+
+	/* The collector, whenever. */
+	uint64_t rate;              /* bytes or calls; the target takes it over with its next draw */
+	uint64_t directory;         /* where the newest struct unwind_tables is, in the tables; 0: nowhere yet */
+	uint32_t modules_done;      /* modules_wanted that `directory` has; a futex */
+	uint32_t stop;              /* 1: write nothing any more */
+	uint32_t chunk_limit;       /* no more than so many chunks may be used */
+	uint8_t pad4[36];
+};
+
+#define SHARE_OPTION_FREE_STACKS 1u /* frees have stacks as well */
+#define SHARE_OPTION_TIMES 2u       /* CPU time of the thread between sampled calls */
+
+enum share_ring_state {
+	SHARE_RING_NEVER = 0,
+	SHARE_RING_OWNED = 1,    /* by the thread `tid` */
+	SHARE_RING_RELEASED = 2, /* its thread has ended: another may go on with it, at its end */
+};
+
+struct share_ring {
+	uint32_t state; /* changed by compare-and-swap alone; the collector releases rings of threads that are gone */
+	uint32_t tid;
+	uint32_t first; /* chunk: set once, by the first owner */
+	uint32_t last;  /* chunk: of the owner, for whoever comes after it */
+	uint8_t pad[48];
+};
+
+struct share_chunk {
+	uint32_t used; /* bytes after this header that hold whole events; only grows while it is in a ring */
+	uint32_t next; /* in the ring, set once `used` has reached its end; in the list of free chunks */
+	uint8_t pad[56];
+	/* uint8_t bytes[SHARE_CHUNK_ROOM] */
+};
+#define SHARE_CHUNK_ROOM (SHARE_CHUNK_BYTES - sizeof(struct share_chunk))
+
+/* ---- stacks ---- */
+
+/* A frame, called by `parent`. Parents have smaller numbers. Nodes never change once their number is known. */
+struct share_node {
+	uint64_t pc; /* a return address; of the innermost frame, too: it is the caller of malloc */
+	uint32_t parent, pad;
+};
+
+/* Numbers of nodes that are always there. */
+enum share_stack {
+	SHARE_STACK_NONE = 0, /* no stack was taken */
+	SHARE_STACK_ROOT = 1, /* parent of the outermost frame of a whole stack */
+	SHARE_STACK_CUT = 2,  /* parent of a frame whose callers are not known */
+	SHARE_STACK_FIRST = 3,
+};
+/* Whose pc is below this is no frame: it says that code was unmapped since, so that an address means other code. */
+#define SHARE_FIRST_PC 4096u
+
+static inline uint32_t share_node_hash(uint32_t parent, uint64_t pc)
+{
+	uint64_t h = (pc ^ ((uint64_t)parent << 32 | parent)) * 0x9e3779b97f4a7c15u;
+
+	return (uint32_t)(h >> 32);
+}
+
+/* First slot of a level of the index. A level's window starts at hash % slots and wraps around in the level; a node is in the
+ * first level whose window had a free slot, so the first free slot that is met says that there is none. */
+static inline uint64_t share_index_level(uint32_t level)
+{
+	return (((1ull << (2 * level)) - 1) / 3) << 14;
+}
+
+/* Whether a block may be a sampled one: not when the counter is 0. The target adds 1 for a sampled block, the
+ * collector takes 1 away when it has seen it freed; one that has reached 255 stays. */
+static inline uint32_t share_filter_slot(uint64_t address)
+{
+	return (uint32_t)(((address >> 3) * 0x9e3779b97f4a7c15u) >> 48);
+}
+
+/* ---- events ---- */
+
+/*
+ * An event is `time`, then a word with its type in the top 8 bits and an address below, then what its
+ * type says; all words of 8 bytes.
+ */
+enum share_event {
+	SHARE_ALLOC = 1,       /* word 2: SHARE_STACK_AND_SIZE; word 3 is the size where that says so */
+	SHARE_FREE = 2,        /* nothing more */
+	SHARE_FREE_STACK = 3,  /* word 2: node */
+	SHARE_REALLOC = 4,     /* a block is about to be moved or resized: address of the old one */
+	SHARE_REALLOC_DONE = 5, /* in the same ring, its end: the new address, and as ALLOC; address 0: it failed */
+	SHARE_CALL = 6,        /* SHARE_EVERY: as ALLOC (address 0: a free), then CPU ns of the thread since its last
+				  one, and how many calls it was since */
+	SHARE_RATE = 7,        /* word 2: of the ring's following events */
+	SHARE_THREAD = 8,      /* the ring's new owner: address: tid; words 2, 3: its name, zero padded */
+	SHARE_MODULES = 9,     /* code was mapped or unmapped; address: modules_wanted, then */
+	SHARE_RAW = 10,        /* stack of the ALLOC that comes next: struct share_raw_stack; word 2: all its bytes */
+	SHARE_MAP = 11,        /* mmap, mremap's new place: address; word 2: bytes; word 3: node */
+	SHARE_UNMAP = 12,      /* munmap, mremap's old place: address; word 2: bytes */
+	SHARE_PROCESS_END = 13,
+	/* Of programs themselves: struct share_note; word 2: all its bytes. */
+	SHARE_MARK = 32,       /* address: how long it took, by the clock; then group, name, message */
+	SHARE_COUNTER = 33,    /* address: number of the counter; then group, name, description; word 3: its kind */
+	SHARE_VALUE = 34,      /* address: number of the counter; word 2: its value, int64_t or double */
+	SHARE_CODE = 35,       /* address: where code was made; word 3: its bytes; then its name and file */
+	SHARE_OWN_ALLOC = 36,  /* as ALLOC, of an allocator of the program's; then its pool's number, 0: none */
+	SHARE_OWN_FREE = 37,   /* as FREE; then its pool's number */
+};
+
+#define SHARE_WORD(type, address) ((uint64_t)(type) << 56 | ((uint64_t)(address) & ((1ull << 56) - 1)))
+#define SHARE_TYPE(word) ((uint32_t)((word) >> 56))
+#define SHARE_ADDRESS(word) ((word) & ((1ull << 56) - 1))
+
+/* Node in the upper half, size in the lower one; a size that does not fit there is SHARE_LARGE, and in the next word. */
+#define SHARE_LARGE UINT32_MAX
+#define SHARE_STACK_AND_SIZE(node, size)                                                           \
+	((uint64_t)(node) << 32 | ((size) < SHARE_LARGE ? (uint64_t)(size) : SHARE_LARGE))
+
+/* Registers and stack bytes, for a stack that the target could not walk. */
+struct share_raw_stack {
+	uint64_t time, word, bytes;
+	uint64_t stack_start, stack_bytes;
+	uint64_t regs[33], known; /* as struct unwind_regs */
+	/* stack_bytes bytes, padded to 8 */
+};
+
+/* Texts follow each other, each with its length in 4 bytes in front; all is padded to 8. */
+struct share_note {
+	uint64_t time, word, bytes, value;
+	uint32_t text_bytes[3], pad;
+	/* char texts[] */
+};
+
+#define SHARE_TEXT_MOST 4096u /* longer ones are cut */
+
+/* ---- how they meet ---- */
+
+/*
+ * A watched program finds SHARE_ENVIRONMENT in its environment: decimal numbers and words with ':' between,
+ *
+ *	version:mode:clock:rate:options:token:address
+ *
+ * `token` is 32 hex digits and `address` the name of an abstract socket (SOCK_SEQPACKET) of the collector's. The
+ * program makes its memory and sends struct share_hello with the memfd as SCM_RIGHTS; nothing comes back. Then, and
+ * whenever it has loaded code, it waits until `modules_done` has reached `modules_wanted`, but never for longer than
+ * SHARE_WAIT_START_MS and SHARE_WAIT_LOAD_MS.
+ */
+#define SHARE_ENVIRONMENT "SONDE_HEAP"
+#define SHARE_WAIT_START_MS 2000
+#define SHARE_WAIT_LOAD_MS 20
+
+struct share_hello {
+	char magic[8];
+	uint32_t version, pid;
+	char token[32];
+};
+
+_Static_assert(sizeof(struct share_header) == 256, "part of the layout");
+_Static_assert(sizeof(struct share_ring) == 64, "part of the layout");
+_Static_assert(sizeof(struct share_chunk) == 64, "part of the layout");
+_Static_assert(sizeof(struct share_node) == 16, "part of the layout");
+
+#endif
