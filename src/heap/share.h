@@ -94,7 +94,9 @@ struct share_header {
 	uint32_t node_count;        /* nodes that were ever used: a prefix, counted from 0 */
 	uint32_t modules_wanted;    /* + 1 whenever code was mapped or unmapped (dlopen, dlclose) */
 	uint64_t lost[SHARE_LOST_COUNT];
-	uint8_t pad2[8];
+	uint32_t modules_gone;      /* + 1 right after code was unmapped (dlclose), before modules_wanted: its
+				     * addresses may mean other code from then on (SHARE_FIRST_PC) */
+	uint8_t pad2[4];
 
 	/* Both: chunks given back, a list through `next`. Low half: the first one; high half: + 1 with each change. */
 	uint64_t free_chunks;
@@ -102,7 +104,7 @@ struct share_header {
 
 	/* The collector, whenever. */
 	uint64_t rate;              /* bytes or calls; the target takes it over with its next draw */
-	uint64_t directory;         /* where the newest struct unwind_tables is, in the tables; 0: nowhere yet */
+	uint64_t directory;         /* where the newest struct tables_directory is (tables_layout.h); 0: nowhere yet */
 	uint32_t modules_done;      /* modules_wanted that `directory` has; a futex */
 	uint32_t stop;              /* 1: write nothing any more */
 	uint32_t chunk_limit;       /* no more than so many chunks may be used */
@@ -149,7 +151,8 @@ enum share_stack {
 	SHARE_STACK_CUT = 2,  /* parent of a frame whose callers are not known */
 	SHARE_STACK_FIRST = 3,
 };
-/* Whose pc is below this is no frame: it says that code was unmapped since, so that an address means other code. */
+/* Whose pc is below this is no frame: between the outermost frame and ROOT or CUT it says (modules_gone % (SHARE_FIRST_PC - 1) + 1)
+ * that code was unmapped since, so that an address means other code than in stacks without it. */
 #define SHARE_FIRST_PC 4096u
 
 static inline uint32_t share_node_hash(uint32_t parent, uint64_t pc)
