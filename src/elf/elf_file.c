@@ -109,6 +109,7 @@ static int read_segments(struct elf_file *f)
 			pie = dynamic_says_pie(bytes, p.p_filesz);
 		}
 	}
+	f->interpreted = interp;
 	f->executable = f->ehdr.e_type == ET_EXEC ||
 		(f->ehdr.e_type == ET_DYN && (interp || (f->ehdr.e_entry && pie)));
 	return 0;
@@ -330,6 +331,11 @@ unsigned elf_file_machine(const struct elf_file *f)
 bool elf_file_is_executable(const struct elf_file *f)
 {
 	return f->executable;
+}
+
+bool elf_file_has_interpreter(const struct elf_file *f)
+{
+	return f->interpreted;
 }
 
 uint64_t elf_file_entry(const struct elf_file *f)

@@ -55,6 +55,7 @@ const uint8_t *elf_file_image(const struct elf_file *f, size_t *ret_size);
 unsigned elf_file_machine(const struct elf_file *f); /* EM_X86_64, EM_AARCH64 */
 bool elf_file_is_executable(const struct elf_file *f); /* ET_EXEC, or ET_DYN with an interpreter
                                                           or an entry and DF_1_PIE */
+bool elf_file_has_interpreter(const struct elf_file *f); /* PT_INTERP: a loader puts it together */
 uint64_t elf_file_entry(const struct elf_file *f);
 
 /* Build id bytes and their number (at most 64), from the notes; 0 when there is none. */

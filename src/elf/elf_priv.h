@@ -25,7 +25,7 @@ struct elf_file {
 	size_t image_size;
 	bool mapped; /* munmap, not free */
 	Elf64_Ehdr ehdr;
-	bool executable;
+	bool executable, interpreted;
 	VEC(struct elf_segment) segments;
 	VEC(struct section_entry) sections;
 	uint64_t eh_frame_hdr_vaddr, eh_frame_hdr_size; /* PT_GNU_EH_FRAME; size 0 without */

@@ -55,15 +55,14 @@ static int check_file(const char *path)
 }
 
 /* An empty directory is the current one, as for execvp. */
-static int check_in_path(const char *dirs, const char *name)
+static int find_in_path(const char *dirs, const char *name, char *path, size_t size)
 {
 	int rc = -ENOENT;
 
 	for (;; dirs++) {
 		int len = (int)strcspn(dirs, ":");
-		char path[PATH_MAX];
-		int n = snprintf(path, sizeof(path), "%.*s%s%s", len, dirs, len ? "/" : "", name);
-		int found = n < (int)sizeof(path) ? check_file(path) : -ENAMETOOLONG;
+		int n = snprintf(path, size, "%.*s%s%s", len, dirs, len ? "/" : "", name);
+		int found = n < (int)size ? check_file(path) : -ENAMETOOLONG;
 
 		if (!found || found == -ENOEXEC)
 			return found;
@@ -75,19 +74,28 @@ static int check_in_path(const char *dirs, const char *name)
 	}
 }
 
-int child_check(const char *name, struct err *err)
+int child_find(const char *name, char *buf, size_t size, struct err *err)
 {
 	const char *dirs = getenv("PATH");
-	int rc = 0; /* without PATH execvp has a default of its own */
+	int rc;
 
+	if (!dirs) /* execvp has a default of its own, and so has the C library */
+		dirs = "/bin:/usr/bin";
 	if (!*name || strchr(name, '/'))
-		rc = check_file(name);
-	else if (dirs)
-		rc = check_in_path(dirs, name);
+		rc = (size_t)snprintf(buf, size, "%s", name) < size ? check_file(name) : -ENAMETOOLONG;
+	else
+		rc = find_in_path(dirs, name, buf, size);
 	if (rc == -ENOEXEC)
 		return err_set(err, ENOEXEC,
 			"'%s' is a 32-bit program: sonde unwinds stacks of 64-bit code only", name);
 	return rc ? err_errno(err, -rc, "cannot run '%s'", name) : 0;
+}
+
+int child_check(const char *name, struct err *err)
+{
+	char path[PATH_MAX];
+
+	return child_find(name, path, sizeof(path), err);
 }
 
 void child_inherits_now(struct child_inherits *ret)

@@ -38,6 +38,9 @@ void child_inherits_now(struct child_inherits *ret);
  * 32-bit code. */
 int child_check(const char *name, struct err *err);
 
+/* Which file that is; `buf` as for a path. The same errors. */
+int child_find(const char *name, char *buf, size_t size, struct err *err);
+
 /* `argv` is NULL-terminated. */
 int child_start(char *const *argv, const struct child_inherits *inherits, struct child *ret,
 	struct err *err);

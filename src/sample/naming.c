@@ -120,6 +120,8 @@ static void name_frame(const struct naming *n, uint32_t id, const struct record_
 
 	if (frame->kind == FRAME_PYTHON && python_stacks_told(n->session->python, id))
 		return;
+	if (id == n->session->truncated)
+		return;
 
 	struct record_symbol_level levels[SYMBOL_MAX_LEVELS];
 	struct symbol_answer answer = naming_resolve(n, id, frame);

@@ -64,6 +64,7 @@ static int new_session(struct capture_writer *w, const struct thread_selection *
 	s->source = source;
 	s->selection = selection;
 	s->sweep_above = SWEEP_ABOVE;
+	s->truncated = CAPTURE_NONE;
 	s->now_ns = clock_monotonic_ns();
 	s->frames = calloc(FRAME_LIMIT, sizeof(*s->frames));
 	s->frame_ids = calloc(FRAME_LIMIT, sizeof(*s->frame_ids));

@@ -153,6 +153,23 @@ size_t session_python_threads(struct session *s, pid_t pid, pid_t reader, const 
 size_t session_frame_regs(struct session *s, pid_t pid, pid_t tid, const struct raw_stack *raw,
 	struct unwind_regs *regs, size_t limit);
 
+/*
+ * Stacks that somebody else has walked come frame by frame, outermost first: `pc` is a return address in a frame of
+ * `pid` that is called by `parent`. How it was found says `how`. The number of the stack up to there.
+ */
+uint32_t session_called(
+	struct session *s, pid_t pid, uint32_t parent, uint64_t pc, enum unwind_how how);
+
+/* The parent of the outermost known frame of a stack whose callers are not known: a frame "[truncated]". */
+uint32_t session_truncated(struct session *s);
+
+/* Reads the mappings of a process now, because some are known to have changed. 0; -ESRCH, -EACCES. */
+int session_read_maps(struct session *s, pid_t pid, struct err *err);
+
+/* Its executable mappings as they are known now, ascending; valid during the call. */
+void session_each_mapping(struct session *s, pid_t pid,
+	void (*fn)(void *ctx, const struct unwind_mapping *m), void *ctx);
+
 /* A thread was off the CPU; fields as in struct record_off_cpu. In order of `start_ns +
  * duration_ns`; not necessarily in order with samples. */
 struct off_cpu_interval {

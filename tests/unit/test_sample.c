@@ -696,6 +696,59 @@ TEST(a_thread_started_by_itself)
 	check_u64(count, 0);
 }
 
+struct told {
+	uint64_t pc;
+	bool found;
+	uint32_t module;
+	uint64_t bias;
+};
+
+static void note_mapping(void *ctx, const struct unwind_mapping *m)
+{
+	struct told *told = ctx;
+
+	if (told->pc >= m->start && told->pc < m->end) {
+		told->found = true;
+		told->module = m->id;
+		told->bias = m->bias;
+	}
+}
+
+/* Frames that were walked elsewhere are placed as those that we walk; equal stacks are one. */
+TEST(stacks_that_were_walked_elsewhere)
+{
+	struct session_world w = {0};
+	struct told told = {.pc = (uint64_t)(uintptr_t)note_mapping};
+	pid_t pid = getpid();
+
+	session_init(&w);
+	check(!session_adopt(w.session, pid, NULL));
+	session_each_mapping(w.session, pid, note_mapping, &told);
+	check(told.found);
+
+	uint32_t outer = session_called(w.session, pid, CAPTURE_NONE, told.pc + 9, UNWIND_CFI);
+	uint32_t inner = session_called(w.session, pid, outer, told.pc + 5, UNWIND_CFI);
+	uint32_t nowhere = session_called(w.session, pid, outer, 4, UNWIND_CFI);
+	uint32_t cut = session_called(w.session, pid, session_truncated(w.session), told.pc + 9, UNWIND_CFI);
+
+	check_u64(session_called(w.session, pid, CAPTURE_NONE, told.pc + 9, UNWIND_CFI), outer);
+	check(inner != outer && nowhere != inner && cut != outer);
+	check_u64(session_truncated(w.session), session_truncated(w.session));
+
+	struct record_frame frame = capture_frame_get(w.writer, 0);
+
+	check_u64(frame.module, told.module);
+	check_u64(frame.address, told.pc + 9 - told.bias);
+	check(frame.is_return);
+	check_u64(capture_frame_get(w.writer, 2).module, CAPTURE_NONE);
+	check(!session_read_maps(w.session, pid, NULL));
+	check(session_read_maps(w.session, NOBODY, NULL) == -ESRCH);
+	session_name_frames(w.session, &(struct naming_options){0});
+	session_free(w.session);
+	check(!capture_writer_finish(w.writer, END_DURATION, clock_monotonic_ns(), NULL));
+	fclose(w.file);
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(a_new_mapping_replaces_what_it_overlaps),
@@ -711,5 +764,5 @@ int main(int argc, char **argv)
 		T(tail_of_frames_that_still_stand), T(tail_of_signed_frames), T(tail_that_was_read_early),
 		T(tail_of_another_stack_that_was_read_early),
 		T(tail_ends_with_its_mapping),
-		T(samples_are_selected_by_thread));
+		T(samples_are_selected_by_thread), T(stacks_that_were_walked_elsewhere));
 }

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Stacks that were walked elsewhere, by code inside the program: each frame is placed in its module and stored.
+ *
+ * They come frame by frame, so that what many stacks share is looked up once.
+ */
+#include "sample/session_priv.h"
+#include "sample/jit.h"
+
+#include "base/clock.h"
+
+/* An address outside every known mapping makes us read /proc/PID/maps again, this often at most. */
+#define REREAD_NS (20 * NS_PER_MS)
+
+static struct process *process_by_pid(struct session *s, pid_t pid)
+{
+	return process_find(s->processes, pid);
+}
+
+int session_read_maps(struct session *s, pid_t pid, struct err *err)
+{
+	struct process *p = process_by_pid(s, pid);
+
+	if (!p)
+		return err_set(err, ESRCH, "process %d is not known", (int)pid);
+	s->now_ns = clock_monotonic_ns();
+	return process_snapshot(s->processes, p, s->now_ns, err);
+}
+
+static void describe(const struct space_mapping *m, struct unwind_mapping *ret)
+{
+	*ret = (struct unwind_mapping){
+		.start = m->start,
+		.end = m->end,
+		.bias = m->bias,
+		.module = m->meaningless ? NULL : m->module->unwind,
+		.id = m->module->capture_id,
+		.executable = true,
+		.uretprobes = module_is_uprobes(m->module),
+	};
+}
+
+void session_each_mapping(struct session *s, pid_t pid,
+	void (*fn)(void *ctx, const struct unwind_mapping *m), void *ctx)
+{
+	const struct process *p = process_by_pid(s, pid);
+
+	for (size_t i = 0; p && i < p->mappings.len; i++) {
+		struct unwind_mapping m;
+
+		describe(&p->mappings.data[i], &m);
+		fn(ctx, &m);
+	}
+}
+
+static bool reread(struct session *s, struct process *p)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (p->maps_refused || now - p->refresh_ns < REREAD_NS)
+		return false;
+	return !process_snapshot(s->processes, p, now, NULL);
+}
+
+/* The mapping that a frame lies in; the last byte of the call counts, for a call may be the last of its function. */
+static bool find(struct session *s, struct process *p, uint64_t call, struct unwind_mapping *ret)
+{
+	struct space_mapping *m = process_code(s->processes, p, call);
+
+	if (!m && reread(s, p))
+		m = process_code(s->processes, p, call);
+	if (!m)
+		return false;
+	if (m->told_in != capture_segment(s->writer))
+		session_tell_mapping(s, p, m);
+	if (m->module->kind == MODULE_JIT && !m->module->jit)
+		jit_mapping(s, p, m, call, ret);
+	else
+		describe(m, ret);
+	return true;
+}
+
+uint32_t session_called(
+	struct session *s, pid_t pid, uint32_t parent, uint64_t pc, enum unwind_how how)
+{
+	struct process *p = process_by_pid(s, pid);
+	struct unwind_mapping m = {.id = CAPTURE_NONE};
+	bool found = p && pc && find(s, p, pc - 1, &m);
+	struct record_frame frame = {
+		.address = found ? pc - m.bias : pc,
+		.module = found ? m.id : CAPTURE_NONE,
+		.kind = FRAME_USER,
+		.how = (uint8_t)how,
+		.source = UNWIND_FROM_DUMP, /* as of stacks that we walk: equal ones are one */
+		.is_return = true,
+	};
+	uint32_t id = capture_frame(s->writer, &frame);
+
+	if (p)
+		jit_seen(s, p, id);
+	return capture_stack(s->writer, parent, id);
+}
+
+/* It has its name from the start. */
+uint32_t session_truncated(struct session *s)
+{
+	if (s->truncated == CAPTURE_NONE) {
+		struct record_frame frame = {
+			.module = CAPTURE_NONE, .kind = FRAME_USER, .how = UNWIND_SCAN, .source = UNWIND_FROM_REGS};
+		struct record_symbol_level level = {
+			.name = capture_string(s->writer, "[truncated]"), .file = CAPTURE_NONE};
+
+		s->truncated = capture_frame(s->writer, &frame);
+		capture_symbol(s->writer, s->truncated, 0, &level, 1);
+	}
+	return capture_stack(s->writer, CAPTURE_NONE, s->truncated);
+}
