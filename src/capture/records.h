@@ -337,7 +337,8 @@ enum heap_number {
 	HEAP_NUMBERS,
 };
 
-/* Variances of estimates: of what is live, and of what was allocated, freed and live at the peak. */
+/* Variances of estimates: of what is live, of what was allocated, and of what was live at the peak. That of what was freed is the
+ * difference of the first two. */
 enum heap_variance {
 	HEAP_VAR_LIVE = 0,
 	HEAP_VAR_LIVE_BYTES,
@@ -406,6 +407,7 @@ struct record_heap_total {
 	uint64_t rss_bytes;  /* resident memory of the processes; 0: not known */
 	uint32_t with_sites; /* 1: sites were written for this moment; else it is a point between */
 	uint32_t pad;
+	double ended, ended_bytes; /* of live: what processes that have ended had at their end; no part of a peak after that */
 };
 
 enum loss_kind {
@@ -496,7 +498,7 @@ _Static_assert(sizeof(struct record_heap_state) == 176, "part of the format");
 _Static_assert(sizeof(struct record_heap_shape) == 24, "part of the format");
 _Static_assert(sizeof(struct record_heap_flow) == 48, "part of the format");
 _Static_assert(sizeof(struct record_heap_thread) == 64, "part of the format");
-_Static_assert(sizeof(struct record_heap_total) == 112, "part of the format");
+_Static_assert(sizeof(struct record_heap_total) == 128, "part of the format");
 _Static_assert(sizeof(struct record_loss) == 32, "part of the format");
 _Static_assert(sizeof(struct record_symbol_level) == 16, "part of the format");
 _Static_assert(sizeof(struct record_symbol) == 24, "part of the format");

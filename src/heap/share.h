@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The memory that a watched program shares with its collector: one sparse memfd a process, made by the code in the
- * target (the preload, or the capture library of programs) and mapped by both.
+ * target (the preload, or the capture library of programs) and mapped by both. It is made with MFD_ALLOW_SEALING: the
+ * collector seals it, so that it cannot shrink, and takes no other.
  *
  * Everything here is plain memory that the target can write at any time, so the collector trusts nothing of it:
  * every index is checked, every loop is bounded, and what it has to remember it keeps elsewhere. The target waits
@@ -151,6 +152,8 @@ enum share_stack {
 	SHARE_STACK_CUT = 2,  /* parent of a frame whose callers are not known */
 	SHARE_STACK_FIRST = 3,
 };
+/* Instead of a node, in REALLOC_DONE: the new block is not a sampled one (the old one may have been). */
+#define SHARE_STACK_UNSAMPLED UINT32_MAX
 /* Whose pc is below this is no frame: between the outermost frame and ROOT or CUT it says (modules_gone % (SHARE_FIRST_PC - 1) + 1)
  * that code was unmapped since, so that an address means other code than in stacks without it. */
 #define SHARE_FIRST_PC 4096u
@@ -197,6 +200,8 @@ enum share_event {
 	SHARE_MAP = 11,        /* mmap, mremap's new place: address; word 2: bytes; word 3: node */
 	SHARE_UNMAP = 12,      /* munmap, mremap's old place: address; word 2: bytes */
 	SHARE_PROCESS_END = 13,
+	SHARE_FREE_LAST = 14,  /* as FREE, of a sampled block that is the last one its thread allocated, sampled or not */
+	SHARE_FREE_STACK_LAST = 15, /* the same, as FREE_STACK */
 	/* Of programs themselves: struct share_note; word 2: all its bytes. */
 	SHARE_MARK = 32,       /* address: how long it took, by the clock; then group, name, message */
 	SHARE_COUNTER = 33,    /* address: number of the counter; then group, name, description; word 3: its kind */
