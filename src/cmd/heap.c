@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/term.h"
 #include "cmd/cmd.h"
+#include "cmd/heap_rss.h"
 #include "cmd/target.h"
 #include "cmd/until.h"
 #include "os/proc.h"
@@ -24,7 +25,7 @@ static const struct timespec COLLECTOR_AGAIN = {.tv_nsec = 3 * NS_PER_MS};
 
 struct heap_args {
 	const char *pid, *why_alive, *output, *core, *root;
-	bool census, all, json;
+	bool census, all, json, rss;
 	uint64_t every_ns, times, top, paths;
 };
 
@@ -38,6 +39,8 @@ static const struct option_spec heap_options[] = {
 		"what keeps objects of this type alive: references from modules, threads, the interpreter"),
 	OPTION_NUMBER(0, "paths", struct heap_args, paths, "N", 1, 1000,
 		"with --why-alive: at most so many different ways (5)"),
+	OPTION_FLAG(0, "rss", struct heap_args, rss,
+		"of any program: what its resident memory is, in an account that adds up (docs/RSS.md)"),
 	OPTION_FLAG('a', "all", struct heap_args, all,
 		"also str, bytes, int and what else the collector does not track"),
 	OPTION_NUMBER('n', "top", struct heap_args, top, "N", 1, 1000000, "so many types (20)"),
@@ -60,6 +63,7 @@ static const struct options_usage heap_usage = {
 		{"What is there", "sonde heap --census 1234"},
 		{"What becomes more", "sonde heap --census --every 60s 1234"},
 		{"And why it does not go away", "sonde heap --why-alive app.models.User 1234"},
+		{"Where the memory of any process is", "sonde heap --rss 1234"},
 	},
 	.max_arguments = 1,
 	.stray = "one process at a time",
@@ -306,6 +310,10 @@ static int run(const struct heap_args *args, pid_t pid)
 
 static int check(const struct heap_args *args, const struct options_rest *rest)
 {
+	if (args->rss && (args->census || args->why_alive || args->every_ns || args->all))
+		return options_complain(&heap_usage, "--rss is a question of its own");
+	if (args->rss && args->core)
+		return options_complain(&heap_usage, "a core file does not say which pages were in memory: no --rss with --core");
 	if (args->why_alive && (args->census || args->every_ns || args->all))
 		return options_complain(&heap_usage, "--census counts, --why-alive follows references: one of them");
 	if (args->times && !args->every_ns)
@@ -335,5 +343,7 @@ int cmd_heap(int argc, char **argv)
 		return status;
 	if (!args.core && target_find(args.pid ? args.pid : rest.args[0], &pid, &err))
 		return cmd_failed("heap", &err);
+	if (args.rss)
+		return heap_rss(&(struct heap_rss_args){args.output, args.json, args.top}, pid);
 	return run(&args, pid);
 }
