@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Stacks that cannot be walked here: the registers of the hook's caller and the bytes above its stack pointer.
+ *
+ * The code between a hook and here is compiled so that it does not use the registers that a function has to preserve
+ * (src/heap/meson.build), and what it calls puts them back: so they still are the caller's. The bytes are copied by the
+ * kernel, which stops where the stack does, whatever stack it is.
+ */
+#include <sys/uio.h>
+
+#include "heap/preload/clock.h"
+#include "heap/preload/preload.h"
+#include "heap/preload/ring.h"
+#include "heap/preload/sys.h"
+#include "heap/preload/take.h"
+
+#define RAW_BYTES 8192u
+
+#define KEEP(number, name)                                                                         \
+	do {                                                                                       \
+		__asm__ volatile("mov" KEEP_MOVE(name) : "=r"(value));                             \
+		raw->regs[number] = value;                                                         \
+		raw->known |= 1ull << (number);                                                    \
+	} while (0)
+
+#if defined(__x86_64__)
+#define KEEP_MOVE(name) "q %%" name ", %0"
+#define STACK_REG 7
+#define FRAME_REG 6
+#define CODE_REG 16
+#else
+#define KEEP_MOVE(name) " %0, " name
+#define STACK_REG 31
+#define FRAME_REG 29
+#define CODE_REG 32
+#endif
+
+static void keep_registers(struct share_raw_stack *raw, const struct walk_start *here)
+{
+	for (int i = 0; i < 33; i++)
+		raw->regs[i] = 0;
+	raw->regs[STACK_REG] = here->sp;
+	raw->regs[FRAME_REG] = here->fp;
+	raw->regs[CODE_REG] = here->pc;
+	raw->known = 1ull << STACK_REG | 1ull << FRAME_REG | 1ull << CODE_REG;
+#ifdef PRELOAD_REGISTERS_KEPT
+	uint64_t value;
+
+#if defined(__x86_64__)
+	KEEP(3, "rbx");
+	KEEP(12, "r12");
+	KEEP(13, "r13");
+	KEEP(14, "r14");
+	KEEP(15, "r15");
+#else
+	KEEP(19, "x19");
+	KEEP(20, "x20");
+	KEEP(21, "x21");
+	KEEP(22, "x22");
+	KEEP(23, "x23");
+	KEEP(24, "x24");
+	KEEP(25, "x25");
+	KEEP(26, "x26");
+	KEEP(27, "x27");
+	KEEP(28, "x28");
+#endif
+#endif
+}
+
+bool raw_take(struct thread *t, const struct walk_start *here)
+{
+	struct share_raw_stack *raw = (void *)ring_reserve(t, sizeof(*raw) + RAW_BYTES);
+	struct iovec to, pages[RAW_BYTES / SHARE_PAGE + 1];
+	int count = 0;
+	long got;
+
+	if (!raw)
+		return false;
+	to = (struct iovec){.iov_base = raw + 1, .iov_len = RAW_BYTES};
+	/* Page by page: of a piece that is not all there nothing might be copied. */
+	for (uint64_t at = here->sp, end = at + RAW_BYTES; at < end; count++) {
+		uint64_t next = (at | (SHARE_PAGE - 1)) + 1;
+
+		if (next > end)
+			next = end;
+		pages[count] = (struct iovec){.iov_base = (void *)(uintptr_t)at, .iov_len = next - at};
+		at = next;
+	}
+	got = sys6(SYS_process_vm_readv, preload.memory.header->pid, &to, 1, pages, count, 0);
+	if (got < 0)
+		got = 0;
+	keep_registers(raw, here);
+	raw->time = clock_before(preload.clock);
+	raw->stack_start = here->sp;
+	raw->stack_bytes = (uint64_t)got & ~7ull;
+	raw->bytes = sizeof(*raw) + raw->stack_bytes;
+	raw->word = SHARE_WORD(SHARE_RAW, 0);
+	ring_commit(t, (uint32_t)raw->bytes);
+	return true;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "heap/preload/real.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+#include "heap/preload/preload.h"
+
+#pragma weak dlsym
+
+struct real real;
+
+_Alignas(4096) uint8_t pool[POOL_BYTES];
+static uint32_t pool_used;
+
+/* In front of each block: its size. */
+#define POOL_HEAD 16u
+
+void *pool_take(size_t alignment, size_t size)
+{
+	uint32_t used = __atomic_load_n(&pool_used, __ATOMIC_RELAXED), begin, end;
+
+	if (alignment < POOL_HEAD)
+		alignment = POOL_HEAD;
+	if (size > POOL_BYTES || alignment > 4096 || (alignment & (alignment - 1)))
+		return NULL;
+	do {
+		begin = (used + POOL_HEAD + (uint32_t)alignment - 1) & ~((uint32_t)alignment - 1);
+		end = begin + (uint32_t)((size + POOL_HEAD - 1) & ~(size_t)(POOL_HEAD - 1));
+		if (end > POOL_BYTES)
+			return NULL;
+	} while (!__atomic_compare_exchange_n(&pool_used, &used, end, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	*(uint64_t *)(void *)(pool + begin - POOL_HEAD) = size;
+	return pool + begin;
+}
+
+size_t pool_size(const void *p)
+{
+	return *(const uint64_t *)(const void *)((const uint8_t *)p - POOL_HEAD);
+}
+
+static void *find(const char *name)
+{
+	return dlsym ? dlsym(RTLD_NEXT, name) : NULL;
+}
+
+static void find_all(void)
+{
+	void *next = find("malloc");
+
+	*(void **)&real.free = find("free");
+	*(void **)&real.calloc = find("calloc");
+	*(void **)&real.realloc = find("realloc");
+	*(void **)&real.memalign = find("memalign");
+	*(void **)&real.posix_memalign = find("posix_memalign");
+	*(void **)&real.aligned_alloc = find("aligned_alloc");
+	*(void **)&real.valloc = find("valloc");
+	*(void **)&real.pvalloc = find("pvalloc");
+	*(void **)&real.usable_size = find("malloc_usable_size");
+	*(void **)&real.free_sized = find("free_sized");
+	*(void **)&real.free_aligned_sized = find("free_aligned_sized");
+	*(void **)&real.dlopen = find("dlopen");
+	*(void **)&real.dlmopen = find("dlmopen");
+	*(void **)&real.dlclose = find("dlclose");
+	__atomic_store_n((void **)&real.malloc, next, __ATOMIC_RELEASE);
+}
+
+bool real_ready(struct thread *t)
+{
+	int saved;
+
+	if (likely(__atomic_load_n((void **)&real.malloc, __ATOMIC_ACQUIRE)))
+		return true;
+	if (t->busy)
+		return false;
+	saved = errno;
+	t->busy = 1;
+	find_all();
+	t->busy = 0;
+	errno = saved;
+	return real.malloc != NULL;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Appending events to the calling thread's ring. */
+#ifndef SONDE_HEAP_PRELOAD_RING_H
+#define SONDE_HEAP_PRELOAD_RING_H
+
+#include "heap/preload/preload.h"
+
+/* The slow part of ring_reserve. */
+uint64_t *ring_grow(struct thread *t, uint32_t bytes);
+
+/* Room for an event of so many bytes, a multiple of 8 and at most SHARE_CHUNK_ROOM. NULL: there is none, that is counted. */
+static inline uint64_t *ring_reserve(struct thread *t, uint32_t bytes)
+{
+	if (unlikely(!t->chunk || t->used + bytes > SHARE_CHUNK_ROOM))
+		return ring_grow(t, bytes);
+	return (uint64_t *)(void *)((uint8_t *)(t->chunk + 1) + t->used);
+}
+
+/* What was written to the last room, or its beginning, is an event from now on. */
+static inline void ring_commit(struct thread *t, uint32_t bytes)
+{
+	t->used += bytes;
+	__atomic_store_n(&t->chunk->used, t->used, __ATOMIC_RELEASE);
+}
+
+#endif

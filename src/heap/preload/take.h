@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Writing calls of the allocator down. A hook whose call is of interest does
+ *
+ *	if (!take_begin_sampled(t, size))
+ *		return the real function's value;
+ *	... the real function, and what take_...() is told of it
+ *	take_end(t);
+ *
+ * Between the two all other calls of the thread pass through unseen: those that the allocator itself makes, and those of
+ * signal handlers, which are counted as lost.
+ */
+#ifndef SONDE_HEAP_PRELOAD_TAKE_H
+#define SONDE_HEAP_PRELOAD_TAKE_H
+
+#include "heap/preload/preload.h"
+#include "heap/preload/sample.h"
+
+/* The slow parts: whatever is not as usual; a thread's first allocation. */
+bool take_unusual(struct thread *t);
+bool take_first(struct thread *t, uint64_t size);
+
+/* False: nothing is to be written, and there is no take_end. */
+static inline bool take_begin(struct thread *t)
+{
+	if (unlikely(t->busy)) {
+		preload_lost(SHARE_LOST_REENTERED);
+		return false;
+	}
+	t->busy = 1;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (unlikely(__atomic_load_n(&preload.state, __ATOMIC_ACQUIRE) != PRELOAD_ON || !*preload.alive ||
+		    preload.memory.header->stop || t->generation != preload.generation) &&
+		!take_unusual(t))
+		return false;
+	if (preload.mode == SHARE_EXACT)
+		t->left = 0;
+	return true;
+}
+
+/* In between: is the block of `size` bytes that has just been counted a sampled one? */
+static inline bool take_sampled(struct thread *t, uint64_t size)
+{
+	return t->left <= 0 && (preload.mode == SHARE_EXACT || likely(t->random) || take_first(t, size));
+}
+
+void take_end(struct thread *t);
+
+/* For allocations: it begins when the block is a sampled one. */
+static inline bool take_begin_sampled(struct thread *t, uint64_t size)
+{
+	if (!take_begin(t))
+		return false;
+	if (likely(take_sampled(t, size)))
+		return true;
+	take_end(t);
+	return false;
+}
+
+/* A block is there, from a call of the function that `here` is in. */
+void take_allocated(struct thread *t, void *block, uint64_t size, const struct walk_start *here);
+
+/* A block is about to be freed. */
+void take_freed(struct thread *t, void *block, const struct walk_start *here);
+
+/* A block is about to be moved or resized: with `new` not of interest it is as freed. Then what became of it: NULL: it
+ * stands as it was. */
+void take_moving(struct thread *t, void *block);
+void take_moved(struct thread *t, void *block, uint64_t size, bool sampled, const struct walk_start *here);
+
+/* ---- raw.c ---- */
+
+/* A stack for the collector to walk. False: no room. */
+bool raw_take(struct thread *t, const struct walk_start *here);
+
+#endif
