@@ -39,6 +39,7 @@
 #define SHARE_RINGS 4096u
 #define SHARE_INDEX_LEVELS 5u           /* of 1 << (14 + 2 * level) slots */
 #define SHARE_INDEX_WINDOW 8u           /* slots that are looked at in a level */
+#define SHARE_INDEX_WINDOW_LAST 64u     /* in the last one, so that all nodes find a place */
 #define SHARE_NODES (1u << 22)
 #define SHARE_CHUNK_BYTES 16384u
 #define SHARE_CHUNKS 32768u             /* indices 1 .. SHARE_CHUNKS - 1; 0: none */
@@ -160,8 +161,9 @@ enum share_stack {
 
 static inline uint32_t share_node_hash(uint32_t parent, uint64_t pc)
 {
-	uint64_t h = (pc ^ ((uint64_t)parent << 32 | parent)) * 0x9e3779b97f4a7c15u;
+	uint64_t h = (pc + (uint64_t)parent * 0xd6e8feb86659fd93u) * 0x9e3779b97f4a7c15u;
 
+	h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;
 	return (uint32_t)(h >> 32);
 }
 

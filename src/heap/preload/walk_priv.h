@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Between walk.c (frames), nodes.c (the shared tree) and readable.c (which memory may be looked at); nobody else's.
+ */
+#ifndef SONDE_HEAP_PRELOAD_WALK_PRIV_H
+#define SONDE_HEAP_PRELOAD_WALK_PRIV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "heap/preload/walk.h"
+
+#define WALK_MOST_FRAMES 16384u
+#define WALK_RULE_CACHE 1024u /* powers of two */
+#define WALK_NODE_CACHE 1024u
+#define WALK_RANGES 4u
+
+/* A frame and where its registers were read, so that it can be seen whether they would be read again. */
+struct walk_frame {
+	uint64_t pc, sp, fp;
+	uint64_t pc_slot; /* who called it returns there; never 0 in a frame that is kept, but of the innermost */
+	uint64_t fp_slot; /* 0: the frame that it called had not touched it */
+	uint32_t node;
+	uint32_t flags; /* WALK_EXACT, WALK_FP_LOST */
+};
+
+#define WALK_EXACT 1u   /* pc is where a signal came, not a return address */
+#define WALK_FP_LOST 2u /* fp is 0 and not known */
+
+struct walk_rule_entry {
+	uint64_t address, rule;
+};
+
+struct walk_node_entry {
+	uint64_t pc;
+	uint32_t parent, node; /* 0: empty */
+};
+
+struct walk_range {
+	uint64_t start, end;
+};
+
+/* Memory that is known to be readable. ranges[0] is the stack that the thread is on; it reaches at least from the sp of the
+ * last walk to the highest word that was needed. */
+struct walk_readable {
+	struct walk_range ranges[WALK_RANGES];
+	uint32_t count, pad;
+};
+
+struct walk_state {
+	uint64_t directory;    /* header->directory that `rules` is of */
+	uint64_t address_mask; /* what it says */
+	uint64_t never;        /* 0: no return address is read here */
+	uint32_t gone;         /* header->modules_gone that all of this is of */
+	uint32_t base;         /* parent of outermost frames; 0: not looked up yet */
+	uint32_t count;        /* of `frames` */
+	uint32_t spare;        /* a node that was taken but not used; 0: none */
+	bool stale;            /* code was unmapped that the directory still has */
+	uint8_t pad[23];
+	struct walk_readable readable;
+	struct walk_rule_entry rules[WALK_RULE_CACHE];
+	struct walk_node_entry nodes[WALK_NODE_CACHE];
+	struct walk_frame frames[WALK_MOST_FRAMES]; /* of the last walk that was whole, outermost first */
+	struct walk_frame fresh[WALK_MOST_FRAMES];  /* of this walk, innermost first */
+};
+
+/* ---- readable.c ---- */
+
+/* The thread's stack pointer is there now. False: even that cannot be read. *ret_same: all memory that was readable at
+ * the last walk still counts as readable. */
+bool readable_enter(struct walk_readable *r, uint64_t sp, bool *ret_same);
+
+/* Makes the 8 bytes at `at` readable, if they are. */
+bool readable_extend(struct walk_readable *r, uint64_t at);
+
+static inline bool readable_has(const struct walk_readable *r, uint64_t at)
+{
+	uint64_t start = r->ranges[0].start;
+
+	/* Unsigned, so that what lies below fails as well; a range is never smaller than a page. */
+	return __builtin_expect(at - start <= r->ranges[0].end - start - 8, 1);
+}
+
+/* ---- nodes.c ---- */
+
+/* The node of `pc` called by `parent`, new when there is none. 0: there is no room. */
+uint32_t node_find(const struct walk_memory *m, struct walk_state *s, uint32_t parent, uint64_t pc);
+
+#endif
