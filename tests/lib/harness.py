@@ -132,7 +132,7 @@ def program(name, build="gcc-O2", source=None):
     if os.path.exists(out) and os.path.getmtime(out) > newest:
         return out
     os.makedirs(os.path.dirname(out), exist_ok=True)
-    flags = ["-shared", "-fPIC"] if name == "plugin" else []
+    flags = ["-shared", "-fPIC"] if name in ("plugin", "injected") else []
     fresh = "%s.%d" % (out, os.getpid())
     subprocess.run(compiler + ["-D_GNU_SOURCE"] + flags + ["-o", fresh, source, "-pthread", "-ldl"],
                    check=True, cwd=os.path.dirname(out))

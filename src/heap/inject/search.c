@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which thread to divert: one after the other is stopped for some microseconds, its registers and the top of its stack are
+ * copied, and it goes on; then the copy is walked. The one that stands well is stopped again, and taken when it
+ * stands as before. One that computes does not, so it is walked where it stands, by tables that are known by then.
+ *
+ * Everything is done by a thread of ours that ends with it: whatever happens, the kernel then lets go of all it traced.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "heap/inject/inject_priv.h"
+#include "os/rights.h"
+#include "os/thread_wait.h"
+#include "os/usage.h"
+
+#define STOP_NS (100 * NS_PER_MS)
+static const struct timespec BETWEEN = {.tv_nsec = 2 * NS_PER_MS};
+
+struct candidate {
+	pid_t tid;
+	bool waits;
+	int number;        /* the call it waits in */
+	int order;         /* lower ones first */
+	uint64_t since_ns; /* it has waited since about then; 0: not known */
+};
+VEC_TYPE(candidates, struct candidate);
+
+struct search {
+	struct inject *i;
+	const struct inject_act *act;
+	struct err *err;
+	int rc;
+	bool done, seized;
+	pid_t tracer;
+	uint64_t until_ns;
+	uint64_t asked_ns;        /* the stop was asked for */
+	char why[SAFE_WHY_BYTES]; /* of the last one that was looked at */
+	pid_t why_tid;
+	int number;               /* the call that the thread was in when it was copied; -1 */
+};
+
+/* ---- a stop ---- */
+
+static void count_stop(struct search *s)
+{
+	struct inject_stats *stats = &s->i->stats;
+	uint64_t took_ns = clock_monotonic_ns() - s->asked_ns;
+
+	stats->stops++;
+	stats->total_ns += took_ns;
+	if (took_ns > stats->longest_ns)
+		stats->longest_ns = took_ns;
+}
+
+/* 0; -EAGAIN: it is not to be had; the thread is let go of by the end of ours at the latest. */
+static int stop(struct search *s, pid_t tid)
+{
+	struct ptrace_event e;
+	int rc = ptrace_seize(tid, false);
+
+	if (rc == -ESRCH)
+		return -EAGAIN;
+	if (rc)
+		return rights_trace_refused(-rc, s->i->pid, s->err);
+	s->asked_ns = clock_monotonic_ns();
+	if (ptrace_interrupt(tid))
+		return -EAGAIN;
+	for (;;) {
+		rc = divert_wait(tid, s->asked_ns + STOP_NS, &e);
+		if (rc)
+			return -EAGAIN;
+		if (e.what == PTRACE_STOPPED)
+			return 0;
+		if (e.what == PTRACE_GROUP_STOP) {
+			ptrace(PTRACE_DETACH, tid, NULL, NULL);
+			return -EAGAIN;
+		}
+		/* The kernel forgets that it was asked. */
+		ptrace_go(tid, e.what == PTRACE_SIGNALLED ? e.signal : 0);
+		ptrace_interrupt(tid);
+	}
+}
+
+static void let_go(struct search *s, pid_t tid)
+{
+	ptrace(PTRACE_DETACH, tid, NULL, NULL);
+	count_stop(s);
+}
+
+static bool copy(const struct candidate *c, struct safe_stack *ret)
+{
+	struct unwind_regs regs;
+
+	if (ptrace_get_regs(c->tid, &ret->regs))
+		return false;
+	ret->size = ptrace_copy_stack(c->tid, &ret->regs, &regs, ret->bytes, sizeof(ret->bytes));
+	return ret->size > 0;
+}
+
+/* ---- calls that would return EINTR ---- */
+
+#if defined(__x86_64__)
+
+/* -1: in none. */
+static int call_of(const ptrace_gregs *r)
+{
+	return (int64_t)r->orig_rax < 0 ? -1 : (int)r->orig_rax;
+}
+
+static bool may_be_left(const ptrace_gregs *r)
+{
+	const uint64_t args[6] = {r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9};
+
+	return call_of(r) < 0 || safe_syscall(call_of(r), args);
+}
+
+/* A call that the kernel will not begin again by itself: it will; one with a time limit with what is left of that. */
+static void begin_again(ptrace_gregs *r, uint64_t since_ns)
+{
+	bool epoll = r->orig_rax == SYS_epoll_wait || r->orig_rax == SYS_epoll_pwait;
+	uint64_t waited_ms;
+
+	if (!ptrace_restart(r, false) || !epoll || (int)r->r10 <= 0 || !since_ns)
+		return;
+	waited_ms = (clock_monotonic_ns() - since_ns) / NS_PER_MS;
+	r->r10 = waited_ms < (uint64_t)r->r10 ? (uint64_t)r->r10 - waited_ms : 0;
+}
+
+#define PC(r) ((r)->rip)
+#define SP(r) ((r)->rsp)
+
+#else
+#error "written for x86-64"
+#endif
+
+/* A restartable sequence (rseq(2)) that is left cannot be gone on with. */
+static bool in_rseq(pid_t tid, uint64_t pc)
+{
+#if defined(PTRACE_GET_RSEQ_CONFIGURATION)
+	struct __ptrace_rseq_configuration c = {0};
+	struct { uint32_t version, flags; uint64_t start, bytes, abort; } section;
+	uint64_t at = 0;
+
+	if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, tid, (void *)sizeof(c), &c) <= 0 || !c.rseq_abi_pointer ||
+		!proc_read_memory(tid, c.rseq_abi_pointer + 8, &at, sizeof(at)) || !at ||
+		!proc_read_memory(tid, at, &section, sizeof(section)))
+		return false;
+	return pc >= section.start && pc - section.start < section.bytes;
+#else
+	return false;
+#endif
+}
+
+/* ---- one thread ---- */
+
+static bool same(const struct safe_stack *a, const struct safe_stack *b)
+{
+	return PC(&a->regs) == PC(&b->regs) && SP(&a->regs) == SP(&b->regs) && a->size == b->size &&
+		!memcmp(a->bytes, b->bytes, a->size);
+}
+
+static bool stands_well(struct search *s, const struct candidate *c, const struct safe_stack *stack)
+{
+	s->why_tid = c->tid;
+	return safe_stand(&s->i->modules, &s->i->walker, s->i->pid, c->tid, stack, s->number, s->why);
+}
+
+/* Stopped, and let go at once: would it do? */
+static bool look(struct search *s, struct candidate *c)
+{
+	struct safe_stack *seen = &s->i->seen;
+	ptrace_gregs regs;
+	bool good;
+
+	s->rc = stop(s, c->tid);
+	if (s->rc)
+		return false;
+	good = copy(c, seen);
+	regs = seen->regs;
+	s->number = call_of(&regs);
+	if (!may_be_left(&regs)) {
+		snprintf(s->why, sizeof(s->why), "in a system call that cannot be left (%d)", s->number);
+		s->why_tid = c->tid;
+		good = false;
+	}
+	begin_again(&regs, c->since_ns);
+	if (memcmp(&regs, &seen->regs, sizeof(regs)))
+		ptrace_set_regs(c->tid, &regs);
+	let_go(s, c->tid);
+	return good && stands_well(s, c, seen);
+}
+
+static void divert(struct search *s, const struct candidate *c)
+{
+	struct inject *i = s->i;
+	struct divert *d = &i->divert;
+	struct err late = {0};
+	int rc;
+
+	*d = (struct divert){.pid = i->pid, .tid = c->tid, .mem_fd = i->mem_fd, .place = &i->place,
+		.call_ns = i->options.call_ns, .regs = i->now.regs};
+	s->done = true;
+	s->rc = divert_begin(d, s->act->memfd_name, s->err);
+	if (!s->rc)
+		s->rc = s->act->act(i, s->act->ctx, s->err);
+	/* Its time limit has gone on meanwhile. */
+	begin_again(&d->regs, c->since_ns);
+	rc = divert_end(d, &late);
+	if (!s->rc && rc) {
+		s->rc = rc;
+		if (s->err)
+			*s->err = late;
+	}
+	i->stats.diversions++;
+	if (!d->ended)
+		ptrace(PTRACE_DETACH, c->tid, NULL, NULL);
+	count_stop(s);
+	i->stats.last_ns = clock_monotonic_ns() - s->asked_ns;
+	i->stats.last_tid = c->tid;
+	i->stats.last_ran = s->number < 0;
+}
+
+static void take(struct search *s, const struct candidate *c)
+{
+	struct safe_stack *now = &s->i->now;
+	bool good;
+
+	s->rc = stop(s, c->tid);
+	if (s->rc)
+		return;
+	good = copy(c, now);
+	if (good && !same(now, &s->i->seen)) {
+		s->number = call_of(&now->regs);
+		good = may_be_left(&now->regs) && stands_well(s, c, now);
+	}
+	if (good && in_rseq(c->tid, PC(&now->regs))) {
+		snprintf(s->why, sizeof(s->why), "in a restartable sequence");
+		good = false;
+	}
+	if (good) {
+		divert(s, c);
+		return;
+	}
+	begin_again(&now->regs, c->since_ns);
+	ptrace_set_regs(c->tid, &now->regs);
+	let_go(s, c->tid);
+}
+
+/* ---- all of them ---- */
+
+static uint64_t waiting_since(struct inject *i, pid_t tid)
+{
+	struct usage_sched sched;
+	uint64_t ago_ns;
+
+	if (usage_sched(i->pid, tid, &sched, NULL) || !sched.last_ns)
+		return 0;
+	ago_ns = sched_clock_ago(&i->clock, sched.cpu, sched.last_ns);
+	return ago_ns == UINT64_MAX ? 0 : clock_monotonic_ns() - ago_ns;
+}
+
+/* Calls that the kernel begins again by itself come first, those whose time limit we have to find out last. */
+static int order_of(const struct thread_wait *w)
+{
+	bool epoll = w->syscall == SYS_epoll_pwait;
+
+#if defined(__x86_64__)
+	epoll |= w->syscall == SYS_epoll_wait;
+#endif
+	if (!w->blocked)
+		return 3;
+	return epoll ? (int)w->args[3] < 0 ? 1 : 2 : 0;
+}
+
+static int take_candidate(struct search *s, pid_t tid, struct candidates *ret)
+{
+	struct candidate c = {.tid = tid, .number = -1};
+	struct thread_wait w;
+	int rc = thread_wait_read(s->i->pid, tid, &w, NULL);
+
+	if (rc == -EACCES || rc == -EPERM)
+		return rights_trace_refused(-rc, s->i->pid, s->err);
+	if (rc || (w.state != 'R' && w.state != 'S'))
+		return 0;
+	if (w.blocked && (w.syscall < 0 || !safe_syscall(w.syscall, w.args))) {
+		snprintf(s->why, sizeof(s->why), "in a system call that cannot be left (%d)", w.syscall);
+		s->why_tid = tid;
+		return 0;
+	}
+	c.waits = w.blocked;
+	c.number = w.blocked ? w.syscall : -1;
+	c.order = order_of(&w);
+	if (c.order == 2)
+		c.since_ns = waiting_since(s->i, tid);
+	return vec_push(ret, c) ? err_nomem(s->err) : 0;
+}
+
+static int by_order(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+	int order = (x->order > y->order) - (x->order < y->order);
+
+	return order ? order : (x->tid > y->tid) - (x->tid < y->tid);
+}
+
+static int list(struct search *s, struct candidates *ret)
+{
+	struct pid_vec tids = {0};
+	int rc = proc_threads(s->i->pid, &tids, s->err);
+
+	ret->len = 0;
+	vec_each(&tids, tid)
+		if (!rc)
+			rc = take_candidate(s, *tid, ret);
+	vec_release(&tids);
+	if (!rc && ret->len)
+		qsort(ret->data, ret->len, sizeof(*ret->data), by_order);
+	return rc;
+}
+
+/* The last words before giving up. */
+static int no_safe_point(struct search *s)
+{
+	return err_set(s->err, EAGAIN, "no thread of process %d could be diverted safely within %.1f s; the last one, %d, was %s",
+		(int)s->i->pid, (double)s->i->options.search_ns / (double)NS_PER_S, (int)s->why_tid,
+		*s->why ? s->why : "not to be stopped");
+}
+
+static bool is_over(const struct search *s)
+{
+	return s->done || (s->rc && s->rc != -EAGAIN);
+}
+
+static void search(struct search *s)
+{
+	struct candidates all = {0};
+
+	while (!is_over(s)) {
+		s->rc = list(s, &all);
+		vec_each(&all, c) {
+			if (is_over(s))
+				break;
+			if (look(s, c))
+				take(s, c);
+		}
+		if (is_over(s))
+			break;
+		if (clock_monotonic_ns() > s->until_ns) {
+			s->rc = no_safe_point(s);
+			break;
+		}
+		nanosleep(&BETWEEN, NULL);
+	}
+	vec_release(&all);
+}
+
+static void *trace(void *arg)
+{
+	struct sched_param first = {.sched_priority = 1};
+	struct search *s = arg;
+
+	s->tracer = gettid();
+	/* Who stands stopped waits for us. Refused to most, and done without then. */
+	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first);
+	search(s);
+	return NULL;
+}
+
+int inject_divert(struct inject *i, const struct inject_act *act, struct err *err)
+{
+	struct search s = {.i = i, .act = act, .err = err, .until_ns = clock_monotonic_ns() + i->options.search_ns};
+	sigset_t child, before;
+	pthread_t thread;
+	int rc;
+
+	/* The kernel drops it, and wakes nobody, where the thread that joins would ignore it. */
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	pthread_sigmask(SIG_BLOCK, &child, &before);
+	rc = pthread_create(&thread, NULL, trace, &s);
+	if (!rc) {
+		pthread_join(thread, NULL);
+		ptrace_tracer_gone(s.tracer);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc ? err_errno(err, rc, "a thread to trace with") : s.rc;
+}
