@@ -211,7 +211,7 @@ static const char *command_name(struct loader *l, const char *command)
 	return loader_text(l, command + from, len - from);
 }
 
-static const char *process_name(struct loader *l, uint32_t pid)
+const char *loader_process_name(struct loader *l, uint32_t pid)
 {
 	const char *name = thread_name_of(l, pid, pid);
 	const char *command = loader_command(l, pid);
@@ -230,15 +230,16 @@ static int name_threads(struct loader *l)
 	char text[32];
 
 	vec_each(&l->p->threads, t) {
-		t->process = process_name(l, t->pid);
+		t->process = loader_process_name(l, t->pid);
 		if (!t->process)
 			return -ENOMEM;
 	}
-	/* Apart, because process_name() must not find the stand-ins. */
+	/* Apart, because loader_process_name() must not find the stand-ins. */
 	vec_each(&l->p->threads, t) {
 		if (t->name)
 			continue;
-		snprintf(text, sizeof(text), "tid %u", t->tid);
+		/* Threads of no number are those that allocated at a site that was not told apart by thread. */
+		snprintf(text, sizeof(text), t->tid ? "tid %u" : "[several]", t->tid);
 		t->name = TEXT(l, text);
 		if (!t->name)
 			return -ENOMEM;
@@ -308,7 +309,7 @@ static int filter_threads(struct loader *l)
 			p->samples.data[kept++] = *s;
 	}
 	p->samples.len = kept;
-	return 0;
+	return loader_heap_filter(l, kept_as);
 }
 
 /* ---- samples ---- */
@@ -463,7 +464,7 @@ static int measure_quality(struct profile *p)
 int loader_finish(struct loader *l, struct err *err)
 {
 	loader_find_mode(l);
-	if (finish_frames(l) || name_threads(l) || gather_wakers(l) || filter_threads(l) ||
+	if (finish_frames(l) || loader_heap_names(l) || name_threads(l) || gather_wakers(l) || filter_threads(l) ||
 		loader_add_state_frames(l) || loader_thread_states(l))
 		return err_nomem(err);
 	loader_filter_samples(l);

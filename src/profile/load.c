@@ -5,14 +5,7 @@
 #include "base/hash.h"
 #include "profile/profile_priv.h"
 
-/* Whether a record may define this id: ids ascend, and CAPTURE_NONE is none. */
-static bool id_map_accepts(const struct id_map *m, uint32_t id)
-{
-	return id != CAPTURE_NONE && (!m->ids.len || id > m->ids.data[m->ids.len - 1]);
-}
-
-/* The string of an id, NULL when it was lost or is CAPTURE_NONE. */
-static const char *string_of(const struct loader *l, uint32_t id)
+const char *loader_string(const struct loader *l, uint32_t id)
 {
 	uint32_t at = id_map_find(&l->string_ids, id);
 
@@ -39,8 +32,7 @@ static uint64_t thread_hash_of(const void *ctx, uint32_t index)
 	return thread_hash(t->pid, t->tid);
 }
 
-/* The index of a thread, added when it is new; PROFILE_NONE when out of memory. */
-static uint32_t thread_index(struct loader *l, uint32_t pid, uint32_t tid)
+uint32_t loader_thread(struct loader *l, uint32_t pid, uint32_t tid)
 {
 	uint64_t hash = thread_hash(pid, tid);
 	struct id_probe probe = id_probe_start(&l->thread_ids, hash);
@@ -61,7 +53,7 @@ static uint32_t thread_index(struct loader *l, uint32_t pid, uint32_t tid)
 
 static int load_meta(struct loader *l, const struct record_meta *r)
 {
-	const char *key = string_of(l, r->key), *value = string_of(l, r->value);
+	const char *key = loader_string(l, r->key), *value = loader_string(l, r->value);
 
 	if (!key || !value)
 		return 0;
@@ -93,7 +85,7 @@ static const char *last_component(const char *path)
 
 static int load_module(struct loader *l, const struct record_module *r)
 {
-	const char *path = string_of(l, r->path);
+	const char *path = loader_string(l, r->path);
 	struct profile_module m = {
 		.path = path && *path ? path : "[lost]",
 		.kind = r->kind,
@@ -115,7 +107,7 @@ static int load_module(struct loader *l, const struct record_module *r)
 
 static int load_process(struct loader *l, const struct record_process *r)
 {
-	const char *command = string_of(l, r->command);
+	const char *command = loader_string(l, r->command);
 	struct loaded_process *known = loader_process(l, r->pid);
 
 	note_time(l, r->time_ns);
@@ -134,8 +126,8 @@ static int load_process(struct loader *l, const struct record_process *r)
 
 static int load_thread(struct loader *l, const struct record_thread *r)
 {
-	const char *name = string_of(l, r->name);
-	uint32_t index = thread_index(l, r->pid, r->tid);
+	const char *name = loader_string(l, r->name);
+	uint32_t index = loader_thread(l, r->pid, r->tid);
 
 	note_time(l, r->time_ns);
 	if (index == PROFILE_NONE)
@@ -220,7 +212,7 @@ static int load_sample(struct loader *l, const struct record_sample *r)
 	struct profile_sample s = {
 		.time_ns = r->time_ns,
 		.weight = r->weight,
-		.thread = thread_index(l, r->pid, r->tid),
+		.thread = loader_thread(l, r->pid, r->tid),
 		.stack = id_map_find(&l->node_ids, r->stack),
 		.used_bytes = r->used_bytes,
 		.live_frames = r->live_frames,
@@ -268,7 +260,7 @@ static int load_off_cpu(struct loader *l, const struct record_off_cpu *r)
 {
 	struct profile_sample s = {
 		.time_ns = r->start_ns,
-		.thread = thread_index(l, r->pid, r->tid),
+		.thread = loader_thread(l, r->pid, r->tid),
 		.stack = id_map_find(&l->node_ids, r->stack),
 		.wait = (uint32_t)l->p->waits.len,
 		.used_bytes = r->used_bytes,
@@ -281,7 +273,7 @@ static int load_off_cpu(struct loader *l, const struct record_off_cpu *r)
 		.duration_ns = r->duration_ns,
 		.stack = s.stack,
 		.syscall = r->syscall >= 0 ? r->syscall : -1,
-		.syscall_name = string_of(l, r->syscall_name),
+		.syscall_name = loader_string(l, r->syscall_name),
 		.waker = PROFILE_NONE,
 		.waker_stack = id_map_find(&l->node_ids, r->waker_stack),
 		.waker_kind = r->waker <= WAKER_INTERRUPT ? r->waker : WAKER_UNKNOWN,
@@ -295,7 +287,7 @@ static int load_off_cpu(struct loader *l, const struct record_off_cpu *r)
 	if (w.waker_kind == WAKER_THREAD && !r->waker_tid)
 		w.waker_kind = WAKER_UNKNOWN;
 	if (w.waker_kind == WAKER_THREAD)
-		waker = thread_index(l, r->waker_pid, r->waker_tid);
+		waker = loader_thread(l, r->waker_pid, r->waker_tid);
 	note_time(l, r->start_ns);
 	if (r->duration_ns <= UINT64_MAX - r->start_ns)
 		note_time(l, r->start_ns + r->duration_ns);
@@ -309,7 +301,7 @@ static int load_off_cpu(struct loader *l, const struct record_off_cpu *r)
 
 static int load_thread_times(struct loader *l, const struct record_thread_times *r)
 {
-	uint32_t index = thread_index(l, r->pid, r->tid);
+	uint32_t index = loader_thread(l, r->pid, r->tid);
 
 	note_time(l, r->until_ns);
 	if (index == PROFILE_NONE)
@@ -334,7 +326,7 @@ static int load_task_time(struct loader *l, const struct record_task_time *r)
 		.duration_ns = r->weight_ns,
 		.stack = s.stack,
 		.syscall = -1,
-		.awaits = string_of(l, r->what),
+		.awaits = loader_string(l, r->what),
 		.waker = PROFILE_NONE,
 		.waker_stack = PROFILE_NONE,
 	};
@@ -343,7 +335,7 @@ static int load_task_time(struct loader *l, const struct record_task_time *r)
 	l->p->task_ns += r->weight_ns;
 	if (!l->options->filter.tasks)
 		return 0;
-	s.thread = thread_index(l, r->pid, r->tid);
+	s.thread = loader_thread(l, r->pid, r->tid);
 	if (s.thread == PROFILE_NONE)
 		return -ENOMEM;
 	if (s.wait != PROFILE_NONE &&
@@ -383,8 +375,8 @@ static int load_symbol(struct loader *l, const struct record_symbol *r)
 	};
 	for (size_t i = from; i < r->level_count; i++) {
 		struct loaded_level level = {
-			.name = string_of(l, levels[i].name),
-			.file = string_of(l, levels[i].file),
+			.name = loader_string(l, levels[i].name),
+			.file = loader_string(l, levels[i].file),
 			.line = levels[i].line,
 		};
 		if (vec_push(&l->levels, level))
@@ -399,6 +391,22 @@ static int load_end(struct loader *l, const struct record_end *r)
 	l->end_ns = r->time_ns;
 	l->p->end_reason = r->reason;
 	return 0;
+}
+
+static int load_exit(struct loader *l, const struct record_exit *r)
+{
+	note_time(l, r->time_ns);
+	if (r->pid == r->tid)
+		loader_heap_exit(l, r->pid);
+	return 0;
+}
+
+/* All of them that have a time have it there. */
+static int load_heap(struct loader *l, const struct record_header *h)
+{
+	if (h->type != RECORD_HEAP_SITE)
+		note_time(l, ((const struct record_heap *)(const void *)h)->time_ns);
+	return loader_heap_record(l, h);
 }
 
 static int load_record(struct loader *l, const struct record_header *h)
@@ -420,8 +428,7 @@ static int load_record(struct loader *l, const struct record_header *h)
 	case RECORD_THREAD:
 		return load_thread(l, r);
 	case RECORD_EXIT:
-		note_time(l, ((const struct record_exit *)r)->time_ns);
-		return 0;
+		return load_exit(l, r);
 	case RECORD_MAPPING:
 		return load_mapping(l, r);
 	case RECORD_FRAME:
@@ -445,6 +452,14 @@ static int load_record(struct loader *l, const struct record_header *h)
 		return load_thread_times(l, r);
 	case RECORD_TASK_TIME:
 		return load_task_time(l, r);
+	case RECORD_HEAP:
+	case RECORD_HEAP_SITE:
+	case RECORD_HEAP_STATE:
+	case RECORD_HEAP_SHAPE:
+	case RECORD_HEAP_FLOW:
+	case RECORD_HEAP_THREAD:
+	case RECORD_HEAP_TOTAL:
+		return load_heap(l, h);
 	default:
 		return 0; /* of a later version: counted by the reader */
 	}
@@ -473,6 +488,7 @@ static int load_all(struct loader *l, struct capture_reader *reader, struct err 
 	const struct record_header *h;
 	int rc;
 
+	loader_heap_range(l, capture_reader_header(reader)->start_monotonic_ns);
 	while ((rc = capture_reader_next(reader, &h, err)) > 0)
 		if (load_record(l, h))
 			return err_nomem(err);
@@ -484,6 +500,7 @@ static int load_all(struct loader *l, struct capture_reader *reader, struct err 
 	if (rc)
 		return rc;
 	set_span(l, reader);
+	loader_heap_finish(l);
 	l->p->file_bytes = capture_reader_bytes(reader);
 	l->p->damage = *capture_reader_damage(reader);
 	return 0;
@@ -505,6 +522,7 @@ static void loader_release(struct loader *l)
 	id_table_release(&l->process_ids);
 	id_table_release(&l->thread_ids);
 	id_table_release(&l->function_ids);
+	loader_heap_release(l);
 }
 
 /* Takes the reader. */

@@ -91,6 +91,7 @@ void profile_free(struct profile *p)
 	vec_release(&p->waits);
 	vec_release(&p->wakers);
 	vec_release(&p->meta);
+	profile_heap_free(p->heap);
 	free(p);
 }
 

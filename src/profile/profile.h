@@ -178,10 +178,14 @@ enum profile_mode {
 	PROFILE_CPU,
 	PROFILE_WALL, /* time on the CPU and off it */
 	PROFILE_OFF_CPU,
+	PROFILE_HEAP, /* no time: weights are bytes (profile_heap_weigh()) */
 };
+
+struct profile_heap; /* profile/heap.h */
 
 struct profile {
 	enum profile_mode mode;
+	struct profile_heap *heap; /* NULL: no allocations were recorded */
 	struct intern strings;
 	VEC(struct profile_module) modules;
 	VEC(struct profile_function) functions;
@@ -232,6 +236,8 @@ struct profile_filter {
 	bool native_only;      /* leave out Python frames; the interpreter's own are kept then */
 	bool gil;              /* keep samples whose thread held the interpreter lock */
 	bool tasks;            /* time of asyncio's tasks, instead of that of threads */
+	/* Of allocations: what happened between these times since the recording began. 0: its start, its end. */
+	uint64_t heap_from_ns, heap_to_ns;
 };
 
 /* Frames that a recording cut short left without names (no SYMBOL records) are named from the

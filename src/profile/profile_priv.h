@@ -6,11 +6,13 @@
  *   finish.c  struct loader -> what profile.h promises
  *   states.c  the same for time off the CPU
  *   python.c  what is shown of stacks with Python frames
+ *   heap_load.c  allocations, from their records to what heap.h promises
  */
 #ifndef SONDE_PROFILE_PROFILE_PRIV_H
 #define SONDE_PROFILE_PROFILE_PRIV_H
 
 #include "capture/id_table.h"
+#include "profile/heap.h"
 #include "profile/profile.h"
 
 /* Ids of a recording -> positions in our arrays. Ids ascend in a file, so a list of them in order
@@ -21,6 +23,12 @@ struct id_map {
 
 /* The position, or PROFILE_NONE. */
 uint32_t id_map_find(const struct id_map *m, uint32_t id);
+
+/* Whether a record may define this id: ids ascend, and CAPTURE_NONE is none. */
+static inline bool id_map_accepts(const struct id_map *m, uint32_t id)
+{
+	return id != CAPTURE_NONE && (!m->ids.len || id > m->ids.data[m->ids.len - 1]);
+}
 
 struct loaded_level {
 	const char *name; /* NULL: lost with a damaged block */
@@ -46,6 +54,16 @@ struct loaded_process {
 	const char *command;
 };
 
+/* What is needed of allocations while they are loaded. */
+struct heap_loader {
+	struct id_map site_ids;
+	struct id_table process_ids, flow_ids, thread_ids; /* of the heap's arrays */
+	bool ranged;                   /* only what happened from from_ns to to_ns */
+	uint64_t from_ns, to_ns;
+	VEC(struct heap_sum) before;   /* by site, with a range: up to from_ns */
+	struct record_heap_total total, total_before;
+};
+
 struct loader {
 	struct profile *p;
 	const struct profile_load_options *options;
@@ -62,11 +80,37 @@ struct loader {
 	struct id_table function_ids;     /* profile.functions by name and module */
 	uint64_t last_ns;                 /* latest time of any record */
 	uint64_t end_ns;                  /* of the END record, 0 without one */
+	struct heap_loader heap;
 };
 
 /* `bytes` as a string that lives as long as the profile, control characters replaced; NULL when
  * out of memory. */
 const char *loader_text(struct loader *l, const char *bytes, size_t len);
+
+/* The string of an id, NULL when it was lost or is CAPTURE_NONE. */
+const char *loader_string(const struct loader *l, uint32_t id);
+
+/* The index of a thread, added when it is new; PROFILE_NONE when out of memory. */
+uint32_t loader_thread(struct loader *l, uint32_t pid, uint32_t tid);
+
+/* What a process is called; NULL when out of memory. Before threads without names have been given some. */
+const char *loader_process_name(struct loader *l, uint32_t pid);
+
+/* ---- allocations (heap_load.c); 0 or -ENOMEM ---- */
+
+/* Before the first record: what the filter asks for; `start_ns`: of the recording. */
+void loader_heap_range(struct loader *l, uint64_t start_ns);
+int loader_heap_record(struct loader *l, const struct record_header *record);
+void loader_heap_exit(struct loader *l, uint32_t pid);
+/* Threads become others, PROFILE_NONE: they are left out. And the same of stack nodes. */
+int loader_heap_filter(struct loader *l, const uint32_t *kept_as);
+void loader_heap_move_nodes(struct loader *l, const uint32_t *as);
+/* Of processes; before threads without names have been given some. */
+int loader_heap_names(struct loader *l);
+/* Last, when the profile has its times. */
+void loader_heap_finish(struct loader *l);
+void loader_heap_release(struct loader *l);
+void profile_heap_free(struct profile_heap *h);
 
 /* The process, NULL when none of that number was recorded; and the hash of one by its position, for
  * process_ids. */

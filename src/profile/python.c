@@ -120,5 +120,6 @@ int loader_hide_frames(struct loader *l)
 	}
 	vec_each(&p->threads, t)
 		replace(as, &t->waits_in);
+	loader_heap_move_nodes(l, as);
 	return 0;
 }

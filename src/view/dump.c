@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Every record of a recording as one line: its name, then key=value. Ids are printed as they stand
- * in the file (s5: string 5, m: module, f: frame, k: stack), times in seconds since its start.
+ * in the file (s5: string 5, m: module, f: frame, k: stack, h: site of allocations), times in seconds since its start.
  * One row in `printers` a record type.
  */
 #include <inttypes.h>
@@ -321,6 +321,121 @@ static void print_end(struct dump *d, const void *record)
 	WORD(d, "reason", end_reasons, r->reason);
 }
 
+static void print_heap(struct dump *d, const void *record)
+{
+	static const char *const precisions[] = {"none", "exact", "sampled", "calls"};
+	static const char *const hows[] = {"none", "launched", "attached", "probes"};
+	const struct record_heap *r = record;
+
+	moment(d, r->time_ns);
+	number(d, "pid", r->pid);
+	WORD(d, "precision", precisions, r->precision);
+	number(d, "rate", r->rate);
+	WORD(d, "how", hows, r->how);
+	ref(d, "allocator", 's', r->allocator);
+	ref(d, "uncovered", 's', r->uncovered);
+}
+
+static void print_heap_site(struct dump *d, const void *record)
+{
+	const struct record_heap_site *r = record;
+
+	ref(d, "id", 'h', r->id);
+	number(d, "pid", r->pid);
+	number(d, "tid", r->tid);
+	ref(d, "stack", 'k', r->stack);
+}
+
+/* Exact ones are integers, and estimates need no more digits. */
+static void real(struct dump *d, const char *name, double value)
+{
+	buf_printf(&d->line, " %s=%.15g", name, value);
+}
+
+static void reals(struct dump *d, const char *const *names, const double *values, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (values[i] != 0)
+			real(d, names[i], values[i]);
+}
+
+static void print_heap_state(struct dump *d, const void *record)
+{
+	static const char *const numbers[HEAP_NUMBERS] = {"allocated", "allocated_bytes", "freed", "freed_bytes",
+		"temporary", "temporary_bytes", "cross_freed", "cross_freed_bytes", "reallocated", "reallocated_bytes",
+		"moved", "peak", "peak_bytes", "lifetime_ns"};
+	static const char *const variances[HEAP_VARIANCES] = {"var_live", "var_live_bytes", "var_allocated",
+		"var_allocated_bytes", "var_peak_bytes"};
+	const struct record_heap_state *r = record;
+
+	moment(d, r->time_ns);
+	ref(d, "site", 'h', r->site);
+	number(d, "samples", r->samples);
+	reals(d, numbers, r->number, HEAP_NUMBERS);
+	reals(d, variances, r->variance, HEAP_VARIANCES);
+}
+
+static void print_heap_shape(struct dump *d, const void *record)
+{
+	static const char *const kinds[] = {"sizes", "live-sizes", "lifetimes", "ages", "live-bytes-by-age", "usable"};
+	const struct record_heap_shape *r = record;
+	const double *counts = (const void *)(r + 1);
+
+	moment(d, r->time_ns);
+	ref(d, "site", 'h', r->site);
+	WORD(d, "kind", kinds, r->kind);
+	number(d, "first", r->first);
+	buf_str(&d->line, " counts=");
+	for (unsigned i = 0; i < r->buckets; i++)
+		buf_printf(&d->line, "%s%.15g", i ? "," : "", counts[i]);
+}
+
+static void print_heap_flow(struct dump *d, const void *record)
+{
+	const struct record_heap_flow *r = record;
+
+	moment(d, r->time_ns);
+	ref(d, "site", 'h', r->site);
+	number(d, "pid", r->pid);
+	number(d, "tid", r->tid);
+	ref(d, "stack", 'k', r->stack);
+	real(d, "count", r->count);
+	real(d, "bytes", r->bytes);
+}
+
+static void print_heap_thread(struct dump *d, const void *record)
+{
+	const struct record_heap_thread *r = record;
+
+	moment(d, r->time_ns);
+	number(d, "pid", r->pid);
+	number(d, "tid", r->tid);
+	real(d, "allocated", r->allocated);
+	real(d, "allocated_bytes", r->allocated_bytes);
+	real(d, "freed", r->freed);
+	real(d, "freed_bytes", r->freed_bytes);
+	real(d, "freed_unknown", r->freed_unknown);
+}
+
+static void print_heap_total(struct dump *d, const void *record)
+{
+	const struct record_heap_total *r = record;
+
+	moment(d, r->time_ns);
+	real(d, "live", r->live);
+	real(d, "live_bytes", r->live_bytes);
+	real(d, "peak_bytes", r->peak_bytes);
+	moment_named(d, "peak_time", r->peak_ns);
+	real(d, "allocated", r->allocated);
+	real(d, "allocated_bytes", r->allocated_bytes);
+	real(d, "temporary", r->temporary);
+	real(d, "var_live_bytes", r->variance_live_bytes);
+	real(d, "var_allocated_bytes", r->variance_allocated_bytes);
+	real(d, "var_peak_bytes", r->variance_peak_bytes);
+	number(d, "rss_bytes", r->rss_bytes);
+	number(d, "with_sites", r->with_sites);
+}
+
 static const struct {
 	const char *name;
 	void (*print)(struct dump *d, const void *record);
@@ -342,6 +457,13 @@ static const struct {
 	[RECORD_OFF_CPU] = {"off-cpu", print_off_cpu},
 	[RECORD_THREAD_TIMES] = {"times", print_thread_times},
 	[RECORD_TASK_TIME] = {"tasks", print_task_time},
+	[RECORD_HEAP] = {"heap", print_heap},
+	[RECORD_HEAP_SITE] = {"heap-site", print_heap_site},
+	[RECORD_HEAP_STATE] = {"heap-state", print_heap_state},
+	[RECORD_HEAP_SHAPE] = {"heap-shape", print_heap_shape},
+	[RECORD_HEAP_FLOW] = {"heap-flow", print_heap_flow},
+	[RECORD_HEAP_THREAD] = {"heap-thread", print_heap_thread},
+	[RECORD_HEAP_TOTAL] = {"heap-total", print_heap_total},
 };
 
 static void print_record(struct dump *d, const struct record_header *h)

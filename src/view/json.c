@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "view/heap_priv.h"
 #include "view/view_priv.h"
 
 #define JSON_VERSION 1
@@ -323,7 +324,10 @@ int view_json(
 	const struct profile *p, const struct view_options *o, struct buf *out, struct err *err)
 {
 	static const char *const modes[] = {
-		[PROFILE_CPU] = "cpu", [PROFILE_WALL] = "wall", [PROFILE_OFF_CPU] = "off-cpu"};
+		[PROFILE_CPU] = "cpu", [PROFILE_WALL] = "wall", [PROFILE_OFF_CPU] = "off-cpu",
+		[PROFILE_HEAP] = "heap"};
+	/* What there is of time is told, when there is any. */
+	enum profile_mode mode = p->heap && !p->samples.len ? PROFILE_HEAP : p->mode;
 	int rc;
 
 	buf_str(out, "{\n");
@@ -332,8 +336,8 @@ int view_json(
 	number(out, "duration_ns", p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0, false);
 	number(out, "cpu_ns", p->cpu_ns, false);
 	number(out, "start_realtime_ns", p->start_realtime_ns, false);
-	string(out, "mode", modes[p->mode], false);
-	if (p->mode != PROFILE_CPU) {
+	string(out, "mode", modes[mode], false);
+	if (p->mode != PROFILE_CPU && p->mode != PROFILE_HEAP) {
 		number(out, "off_cpu_ns", p->total_weight - p->cpu_ns, false);
 		number(out, "watched_ns", p->watched_ns, false);
 		states_object(out, p->state_ns);
@@ -355,6 +359,8 @@ int view_json(
 	number(out, "wakeups", p->cost.wakeups, false);
 	number(out, "ring_bytes", p->cost.ring_bytes, false);
 	buf_char(out, '}');
+	if (!rc && p->heap)
+		rc = heap_json(p, o, out, err);
 	if (!rc && o->tree)
 		rc = tree_object(p, o->inverted, out, err);
 	buf_str(out, "\n}\n");

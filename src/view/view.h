@@ -20,6 +20,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/term.h"
+#include "profile/heap.h"
 #include "profile/profile.h"
 
 struct view_options {
@@ -27,6 +28,9 @@ struct view_options {
 	size_t top;       /* functions to list; 0: what fits the screen, or all of them */
 	bool inverted;    /* trees start at the leaves: who calls this */
 	bool tree;        /* JSON: with the call tree */
+	/* Of allocations: in which order, and which one of these to tell everything of (from 1; 0: none). */
+	enum heap_order heap_order;
+	size_t heap_site;
 };
 
 /* "Where is the time", in one screen of term.rows x term.columns. */

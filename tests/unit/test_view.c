@@ -299,7 +299,7 @@ TEST(json_keeps_its_keys)
 		"\"bad-address\":0,\"no-progress\":0,\"frame-limit\":0,\"no-regs\":0,\"changed\":0},"
 		"\"losses\":{\"ring_samples\":3,\"throttled\":0,\"no_registers\":0,"
 		"\"malformed\":0,\"unreadable_files\":0,\"unattached_threads\":0,"
-		"\"late_mappings\":0,\"ring_records\":0,\"off_cpu_stacks\":0},\"damage\":{\"bad_blocks\":0,"
+		"\"late_mappings\":0,\"ring_records\":0,\"off_cpu_stacks\":0,\"heap_events\":0,\"heap_early\":0,\"heap_stacks\":0},\"damage\":{\"bad_blocks\":0,"
 		"\"missing_blocks\":0,\"bad_records\":0,\"skipped_bytes\":0,"
 		"\"truncated\":false,\"no_end\":false,\"bad_header\":false}}\n"
 		",\"functions\":[\n"

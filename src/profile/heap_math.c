@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How sure numbers of allocations are, and how they change over time. docs/heuristics/heap-intervals.md, heap-leaks.md */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "profile/heap.h"
+
+#define Z95 1.959964 /* of the normal distribution, for 95 % between -Z95 and Z95 */
+
+/* ---- intervals ---- */
+
+/* Quantile of the chi-squared distribution with `k` degrees of freedom, where the normal one has `z` (Wilson and Hilferty). */
+static double chi_squared(double k, double z)
+{
+	double cube = 1 - 2 / (9 * k) + z * sqrt(2 / (9 * k));
+
+	return cube > 0 ? k * cube * cube * cube : 0;
+}
+
+/* A sum of independent parts, few of them or many, is taken for a multiple of a Poisson number with the same mean and
+ * variance; for the upper end with one part more (Fay and Feuer 1997). */
+struct heap_interval heap_interval(double value, double variance, double weight)
+{
+	struct heap_interval i = {value, value};
+	double most = value + weight, spread = variance + weight * weight;
+
+	if (value > 0 && variance > 0)
+		i.low = variance / (2 * value) * chi_squared(2 * value * value / variance, -Z95);
+	if (most > 0 && spread > 0)
+		i.high = spread / (2 * most) * chi_squared(2 * most * most / spread, Z95);
+	if (!(i.low >= 0 && i.low <= value))
+		i.low = 0;
+	if (!(i.high >= value))
+		i.high = value;
+	return i;
+}
+
+double heap_weight(const struct profile_heap *heap, const struct heap_sum *sum, bool bytes)
+{
+	double count = sum->number[HEAP_ALLOCATED];
+	double size = count > 0 ? sum->number[HEAP_ALLOCATED_BYTES] / count : 0, p;
+
+	if (!heap->sampled || heap->least_rate <= 0)
+		return 0;
+	if (size <= 0)
+		return bytes ? heap->least_rate : 0;
+	/* A block of the usual size, weighted by the chance that it was not sampled. */
+	p = -expm1(-size / heap->least_rate);
+	return (bytes ? size : 1) * (1 - p) / p;
+}
+
+/* ---- lines ---- */
+
+void heap_line(const struct profile *p, const uint32_t *sites, size_t count, double *ret, double *ret_variance)
+{
+	const struct profile_heap *h = p->heap;
+
+	memset(ret, 0, h->moments.len * sizeof(*ret));
+	if (ret_variance)
+		memset(ret_variance, 0, h->moments.len * sizeof(*ret_variance));
+	/* What each point changes; then added up. */
+	for (size_t i = 0; i < count; i++) {
+		double live = 0, variance = 0;
+
+		for (uint32_t at = h->sites.data[sites[i]].first_point; at != PROFILE_NONE; at = h->points.data[at].next) {
+			const struct heap_point *point = &h->points.data[at];
+
+			ret[point->moment] += (double)point->live_bytes - live;
+			live = point->live_bytes;
+			if (ret_variance)
+				ret_variance[point->moment] += (double)point->variance - variance;
+			variance = point->variance;
+		}
+	}
+	for (size_t m = 1; m < h->moments.len; m++) {
+		ret[m] += ret[m - 1];
+		if (ret_variance)
+			ret_variance[m] += ret_variance[m - 1];
+	}
+}
+
+void heap_shape_sum(const struct profile *p, const uint32_t *sites, size_t count, enum heap_shape kind,
+	double ret[HEAP_BUCKETS])
+{
+	const struct profile_heap *h = p->heap;
+
+	memset(ret, 0, HEAP_BUCKETS * sizeof(*ret));
+	for (size_t i = 0; i < (sites ? count : h->sites.len); i++) {
+		uint32_t shapes = h->sites.data[sites ? sites[i] : i].shapes;
+
+		for (unsigned b = 0; shapes != PROFILE_NONE && b < HEAP_BUCKETS; b++)
+			ret[b] += h->shapes.data[shapes + kind].count[b];
+	}
+}
+
+/* ---- growth ---- */
+
+/* Moments [from, to) of a line. */
+struct window {
+	const uint64_t *times;
+	const double *line, *variance;
+	size_t from, to;
+};
+
+struct slope {
+	double rate, low, high; /* bytes a second */
+};
+
+static double seconds(const struct window *w, size_t i)
+{
+	return (double)(w->times[i] - w->times[w->from]) / NS_PER_S;
+}
+
+/* Each moment counts for the time around it, so that many of them in a short while are no more than they are. */
+static double span(const struct window *w, size_t i)
+{
+	size_t before = i > w->from ? i - 1 : i, after = i + 1 < w->to ? i + 1 : i;
+
+	return (double)(w->times[after] - w->times[before]) / NS_PER_S;
+}
+
+/* The least variance in the window is that of blocks that may have been there all the time: they move no slope. What
+ * is above it at both ends came or went. */
+static double sampling_variance(const struct window *w)
+{
+	double least = INFINITY, length = seconds(w, w->to - 1);
+
+	for (size_t i = w->from; i < w->to; i++)
+		least = fmin(least, w->variance[i]);
+	return 1.2 * (w->variance[w->from] + w->variance[w->to - 1] - 2 * least) / (length * length);
+}
+
+struct fit {
+	double weight, t, y, tt, ty;
+};
+
+static struct fit fit_sums(const struct window *w)
+{
+	struct fit f = {0};
+
+	for (size_t i = w->from; i < w->to; i++) {
+		f.weight += span(w, i);
+		f.t += span(w, i) * seconds(w, i);
+		f.y += span(w, i) * w->line[i];
+	}
+	f.t /= f.weight;
+	f.y /= f.weight;
+	for (size_t i = w->from; i < w->to; i++) {
+		double t = seconds(w, i) - f.t;
+
+		f.tt += span(w, i) * t * t;
+		f.ty += span(w, i) * t * (w->line[i] - f.y);
+	}
+	return f;
+}
+
+/* Of student's t, 97.5 % (Cornish and Fisher's expansion). */
+static double student(double freedom)
+{
+	double z = Z95, z3 = z * z * z, z5 = z3 * z * z;
+
+	return z + (z3 + z) / (4 * freedom) + (5 * z5 + 16 * z3 + 3 * z) / (96 * freedom * freedom);
+}
+
+/* What the line does beside the slope: as noise whose neighbours are alike, so that there are fewer of them than moments. */
+static double residual_variance(const struct window *w, const struct fit *f, double rate, double *ret_freedom)
+{
+	double squares = 0, products = 0, last = 0, alike, n = (double)(w->to - w->from);
+
+	for (size_t i = w->from; i < w->to; i++) {
+		double r = w->line[i] - f->y - rate * (seconds(w, i) - f->t);
+
+		squares += r * r;
+		products += i > w->from ? r * last : 0;
+		last = r;
+	}
+	alike = squares > 0 ? products / squares : 0;
+	alike = fmin(fmax(alike, 0), 0.9);
+	*ret_freedom = fmax(n * (1 - alike) / (1 + alike) - 2, 1);
+	return squares / n / *ret_freedom;
+}
+
+static struct slope slope_of(const struct window *w)
+{
+	struct fit f = fit_sums(w);
+	struct slope s = {0};
+	double freedom, variance;
+
+	if (!(f.tt > 0))
+		return s;
+	s.rate = f.ty / f.tt;
+	variance = residual_variance(w, &f, s.rate, &freedom) * f.weight / f.tt;
+	variance += sampling_variance(w);
+	s.low = s.rate - student(freedom) * sqrt(variance);
+	s.high = s.rate + student(freedom) * sqrt(variance);
+	return s;
+}
+
+#define LEAST_MOMENTS 8u
+#define LEAST_GROWN 4096.0 /* bytes: what grows by less has no trend worth telling */
+#define SLOWER 0.5         /* of a rate: what goes on at less is another one */
+#define STOPS 0.7          /* of a rate that is less than the one before: at less than so much it is ending */
+#define CLEAR 4            /* standard deviations */
+
+static bool is_flat(const struct window *w)
+{
+	double least = INFINITY, most = 0;
+
+	for (size_t i = w->from; i < w->to; i++) {
+		least = fmin(least, w->line[i]);
+		most = fmax(most, w->line[i]);
+	}
+	return most - least < LEAST_GROWN;
+}
+
+/* The moments of the range, without the start: programs set themselves up then. */
+static struct window whole_window(const struct profile_heap *h, const double *line, const double *variance)
+{
+	struct window w = {.times = h->moments.data, .line = line, .variance = variance, .to = h->moments.len};
+	uint64_t start = h->from_ns + (h->range ? 0 : (h->to_ns - h->from_ns) / 10);
+
+	while (w.to && w.times[w.to - 1] > h->to_ns)
+		w.to--;
+	while (w.from < w.to && w.times[w.from] < start)
+		w.from++;
+	return w;
+}
+
+/* From `part` of the time of a window to its end. */
+static struct window later(const struct window *w, double part)
+{
+	struct window l = *w;
+
+	while (l.from + 1 < l.to && seconds(w, l.from) < seconds(w, w->to - 1) * part)
+		l.from++;
+	return l;
+}
+
+/* It has grown up to this part, and stays. */
+static bool has_filled(const struct window *all, const struct window *late)
+{
+	double sum = 0, squares = 0, n = (double)(late->to - late->from), mean;
+
+	for (size_t i = late->from; i < late->to; i++)
+		sum += late->line[i];
+	mean = sum / n;
+	for (size_t i = late->from; i < late->to; i++)
+		squares += (late->line[i] - mean) * (late->line[i] - mean);
+	return mean - all->line[all->from] > CLEAR * sqrt(squares / n) + LEAST_GROWN;
+}
+
+struct heap_growth heap_growth_of(const struct profile *p, const double *line, const double *variance)
+{
+	struct window all = whole_window(p->heap, line, variance), early = all, late, last;
+	struct heap_growth g = {.trend = HEAP_TREND_UNKNOWN};
+	struct slope base, check, before;
+	double go_on = SLOWER;
+
+	if (all.to - all.from < LEAST_MOMENTS)
+		return g;
+	late = later(&all, 0.5);
+	early.to = late.from + 1;
+	last = later(&all, 0.75);
+	if (late.to - late.from < LEAST_MOMENTS / 2 || early.to - early.from < LEAST_MOMENTS / 2)
+		return g;
+	g.since_s = (double)(all.times[all.from] - p->start_ns) / NS_PER_S;
+	g.trend = HEAP_TREND_STEADY;
+	if (is_flat(&all))
+		return g;
+	before = slope_of(&early);
+	check = slope_of(&late);
+	base = slope_of(&all);
+	if (check.high < SLOWER * before.rate || check.low > fmax(before.high, 2 * before.rate)) {
+		/* It does something else than before: what counts is what it does now. */
+		base = check;
+		check = last.to - last.from < LEAST_MOMENTS / 2 ? check : slope_of(&last);
+		go_on = STOPS;
+		g.since_s = (double)(late.times[late.from] - p->start_ns) / NS_PER_S;
+	}
+	g.rate = base.rate;
+	g.low = base.low;
+	g.high = base.high;
+	if (base.low > 0 && check.rate > 0 && check.high >= go_on * base.rate)
+		g.trend = HEAP_TREND_GROWS;
+	else if (base.high < 0 && check.rate < 0)
+		g.trend = HEAP_TREND_SHRINKS;
+	else if (has_filled(&all, &late))
+		g.trend = HEAP_TREND_FILLED;
+	return g;
+}

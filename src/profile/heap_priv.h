@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Between the files that make something of allocations. */
+#ifndef SONDE_PROFILE_HEAP_PRIV_H
+#define SONDE_PROFILE_HEAP_PRIV_H
+
+#include "profile/heap.h"
+
+/* What a function has to do with memory that it asks for; the higher one is the one to blame. */
+enum heap_role {
+	HEAP_ROLE_ALLOCATOR,
+	HEAP_ROLE_LIBRARY, /* hands it on, to whoever called it */
+	HEAP_ROLE_USER,
+};
+uint8_t heap_role_of(const struct profile *p, const struct profile_function *f);
+
+/* heap_site_level(); `roles`: by function, NULL: not made. */
+uint32_t heap_find_level(const struct profile *p, uint32_t stack, const uint8_t *roles, uint32_t *ret_node);
+
+#endif
