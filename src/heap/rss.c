@@ -170,6 +170,35 @@ static uint64_t same_pages(struct rss_work *w, struct rss_mapping *m, uint64_t a
 	return !run ? m->m.end : run->start <= address ? run->end : run->start;
 }
 
+void rss_ask_again(struct rss_work *w, uint64_t start, uint64_t end)
+{
+	while (start < end) {
+		struct rss_mapping *m = rss_mapping_at(w, start);
+
+		if (!m)
+			return;
+		m->asked = false;
+		m->run_count = m->run_last = 0;
+		start = m->m.end;
+	}
+}
+
+uint64_t rss_next_resident(struct rss_work *w, uint64_t address)
+{
+	struct rss_mapping *m = rss_mapping_at(w, address);
+
+	for (; m && m < w->mappings.data + w->mappings.len; m++) {
+		ask(w, m);
+		for (size_t i = first_run(w, m, address); i < m->run_count; i++) {
+			const struct page_run *run = &w->runs.data[m->run_first + i];
+
+			if (run->state == PAGE_RESIDENT)
+				return run->start > address ? run->start : address;
+		}
+	}
+	return UINT64_MAX;
+}
+
 size_t rss_read(struct rss_work *w, uint64_t address, void *buf, size_t len)
 {
 	size_t done = 0;
@@ -348,6 +377,7 @@ int rss_account(pid_t pid, struct rss *ret, struct err *err)
 	if (!rc) {
 		rss_classify(&w);
 		rss_find_stacks(&w);
+		rss_walk_heaps(&w);
 		add_rests(&w);
 		if (w.failed)
 			rc = err_nomem(err);
@@ -370,5 +400,6 @@ void rss_release(struct rss *r)
 {
 	vec_release(&r->rows);
 	vec_release(&r->stacks);
+	arenas_release(&r->arenas);
 	intern_release(&r->texts);
 }

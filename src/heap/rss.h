@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "base/vec.h"
+#include "heap/arenas.h"
 #include "os/smaps.h"
 
 enum rss_kind {
@@ -78,6 +79,8 @@ struct rss {
 	struct smaps_process process;
 	struct rss_rows rows;     /* by kind, then bytes */
 	struct rss_stacks stacks; /* by bytes */
+	bool has_arenas;          /* it uses glibc's malloc: */
+	struct arenas arenas;
 	uint64_t stackless;       /* threads whose stack was not found */
 	char unseen[200];         /* why pages could not be asked for, "" */
 	uint64_t took_ns;

@@ -49,6 +49,13 @@ void rss_add(struct rss_work *w, enum rss_kind kind, const char *name, const str
  * swapped out is read: it ends there. */
 size_t rss_read(struct rss_work *w, uint64_t address, void *buf, size_t len);
 
+/* What is known of the pages there is of the past. */
+void rss_ask_again(struct rss_work *w, uint64_t start, uint64_t end);
+
+/* The first page from `address` on that is in memory; UINT64_MAX: none. */
+uint64_t rss_next_resident(struct rss_work *w, uint64_t address);
+
+void rss_walk_heaps(struct rss_work *w);
 void rss_classify(struct rss_work *w);
 void rss_find_stacks(struct rss_work *w);
 

@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/view_priv.h"
+#include "view/why_priv.h"
 
 #define BYTES_COLUMNS 12u
 #define SHARE_COLUMNS 8u
 #define NAME_AT (BYTES_COLUMNS + SHARE_COLUMNS + 2)
 #define KERNEL_STACK_BYTES 16384u /* a thread, on x86-64 and aarch64 (THREAD_SIZE) */
 #define TOP_STACKS 5u
+#define PLAIN_COLUMNS 120u /* of text that is for no terminal */
 
 /* ---- lines ---- */
 
@@ -89,10 +90,27 @@ static uint64_t sum_of(const struct rss *r, enum rss_kind first, enum rss_kind l
 	return sum;
 }
 
+/* Blocks, and how much they are with what of them is not in memory. */
+static void note_of_blocks(const struct rss_row *row, struct buf *out)
+{
+	bool blocks = row->kind <= RSS_HEAP_FREE && row->count;
+
+	if (blocks) {
+		words_count(out, row->count);
+		buf_str(out, row->count == 1 ? " block" : " blocks");
+	}
+	if (row->size > row->bytes + row->bytes / 50) {
+		buf_str(out, blocks ? " of " : "of ");
+		words_bytes(out, row->size);
+	}
+}
+
 static void note_of(const struct rss_row *row, struct buf *out)
 {
 	buf_clear(out);
-	if (row->count > 1) {
+	if (row->kind < RSS_HEAP_UNSEEN) {
+		note_of_blocks(row, out);
+	} else if (row->count > 1 && row->kind != RSS_HEAP_UNSEEN) {
 		words_count(out, row->count);
 		buf_str(out, " mappings");
 	}
@@ -121,7 +139,7 @@ static void add_rows(const struct rss *r, const struct rss_options *o, enum rss_
 		}
 		note_of(row, &note);
 		add_line(r, o, row->bytes, row->name[0] ? row->name : kind_words[row->kind],
-			row->kind < RSS_HEAP_UNSEEN ? NULL : note.data, out);
+			note.len ? note.data : NULL, out);
 	}
 	if (left) {
 		buf_clear(&note);
@@ -354,6 +372,94 @@ static void add_doubts(const struct rss *r, const struct rss_options *o, struct 
 		buf_printf(out, "The stacks of %" PRIu64 " threads were not found; they are in other lines.\n", r->stackless);
 }
 
+/* ---- what to do about it ---- */
+
+#define WORTH_BYTES ((uint64_t)4 << 20)
+#define WORTH_PERCENT 15.0
+#define MANY_ARENAS 4u
+
+static bool is_worth(const struct rss *r, uint64_t bytes)
+{
+	return bytes >= WORTH_BYTES && percent_of(bytes, r->bytes) >= WORTH_PERCENT;
+}
+
+/* Of the heap, what is free and stays. */
+static void advise_on_free(const struct rss *r, uint64_t held, struct buf *out)
+{
+	const struct arenas *a = &r->arenas;
+
+	words_bytes(out, held);
+	buf_printf(out, " of the heap is free and kept by the allocator, in %zu arena%s. ", a->list.len,
+		a->list.len == 1 ? "" : "s");
+	if (a->trim_bytes >= held / 10) {
+		buf_str(out, "malloc_trim(0) in the program would give back ");
+		words_bytes(out, a->trim_bytes);
+		buf_str(out, " of it now");
+		if (a->list.data[0].states[ARENAS_TOP].bytes >= a->trim_bytes / 2)
+			buf_str(out, ", a lower M_TRIM_THRESHOLD each time that much is free at the end of the heap");
+		buf_str(out, ". ");
+	}
+	if (a->trim_bytes < held - held / 4) {
+		words_bytes(out, held - (a->trim_bytes < held ? a->trim_bytes : held));
+		buf_str(out, " shares pages with blocks in use, and comes back only when those are freed: that is fragmentation "
+			"(the largest free block has ");
+		words_bytes(out, a->largest_free);
+		buf_str(out, "). ");
+	}
+	if (a->list.len > MANY_ARENAS)
+		buf_str(out, "With fewer arenas (MALLOC_ARENA_MAX=2) threads share what is free. ");
+}
+
+static const struct {
+	enum rss_kind first, last;
+	const char *words;
+} parts[] = {
+	{RSS_HEAP_USED, RSS_HEAP_MAPPED, "is heap that the program holds"},
+	{RSS_ALLOCATOR, RSS_ALLOCATOR, "belongs to allocators and runtimes of their own"},
+	{RSS_CODE, RSS_CODE, "is code made at run time"},
+	{RSS_STACK_USED, RSS_STACK_DEEPER, "is in stacks: fewer threads, or smaller ones"},
+	{RSS_FILE_TEXT, RSS_FILE_DATA, "is pages of files, which the kernel takes back when it needs them"},
+	{RSS_FILE_WRITTEN, RSS_FILE_BSS, "is variables and relocations of programs and libraries"},
+	{RSS_SHARED, RSS_SHARED, "is shared memory, which counts for each process that has touched it"},
+	{RSS_ANONYMOUS, RSS_ANONYMOUS, "is anonymous memory, mapped by the program itself"},
+};
+
+static void add_largest(const struct rss *r, struct buf *out)
+{
+	size_t largest = 0;
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		uint64_t sum = sum_of(r, parts[i].first, parts[i].last);
+
+		largest = sum > most ? i : largest;
+		most = sum > most ? sum : most;
+	}
+	if (!most)
+		return;
+	buf_str(out, "The largest part, ");
+	words_share(out, percent_of(most, r->bytes));
+	buf_printf(out, ", %s. ", parts[largest].words);
+}
+
+static void add_verdict(const struct rss *r, const struct rss_options *o, struct buf *out)
+{
+	uint64_t held = sum_of(r, RSS_HEAP_CACHED, RSS_HEAP_TOP);
+	struct buf text = {0};
+
+	add_largest(r, &text);
+	if (r->has_arenas && is_worth(r, held))
+		advise_on_free(r, held, &text);
+	if (text.len) {
+		struct paragraph p = {.out = out, .columns = o->term.interactive ? o->term.columns : PLAIN_COLUMNS};
+
+		paragraph_add(&p, text.data);
+		buf_str(out, "\n\n");
+	}
+	out->failed |= text.failed;
+	buf_release(&text);
+}
+
 int view_rss(const struct rss *r, const struct rss_options *o, struct buf *out, struct err *err)
 {
 	add_headline(r, out);
@@ -368,6 +474,7 @@ int view_rss(const struct rss *r, const struct rss_options *o, struct buf *out, 
 	add_group(r, o, "other", RSS_KERNEL, RSS_MOVED, out);
 	add_title(r, o, r->bytes, "all of it", out);
 	buf_char(out, '\n');
+	add_verdict(r, o, out);
 	add_beside(r, o, out);
 	add_doubts(r, o, out);
 	return out->failed ? err_nomem(err) : 0;

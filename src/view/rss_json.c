@@ -78,6 +78,92 @@ static void add_stacks(const struct rss *r, struct buf *out)
 	number(out, "stacks_not_found", r->stackless);
 }
 
+static const char *const state_keys[ARENAS_STATES] = {
+	[ARENAS_USED] = "used",
+	[ARENAS_CACHED] = "cached",
+	[ARENAS_FAST] = "fast",
+	[ARENAS_FREE] = "free",
+	[ARENAS_TOP] = "top",
+	[ARENAS_OWN] = "own",
+	[ARENAS_UNSEEN] = "unseen",
+};
+
+static void add_states(const struct arenas_sum *states, struct buf *out)
+{
+	char key[32];
+
+	for (size_t i = 0; i < ARENAS_STATES; i++) {
+		snprintf(key, sizeof(key), "%s_bytes", state_keys[i]);
+		number(out, key, states[i].bytes);
+		snprintf(key, sizeof(key), "%s_count", state_keys[i]);
+		number(out, key, states[i].count);
+	}
+}
+
+static void add_classes(const char *key, const struct arenas_sum *classes, struct buf *out)
+{
+	bool first = true;
+
+	buf_printf(out, ",\"%s\":[", key);
+	for (size_t i = 0; i < ARENAS_CLASSES; i++) {
+		if (!classes[i].count)
+			continue;
+		buf_printf(out, "%s{\"least\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"count\":%" PRIu64 "}", first ? "" : ",",
+			(uint64_t)1 << i, classes[i].bytes, classes[i].count);
+		first = false;
+	}
+	buf_char(out, ']');
+}
+
+static void add_list(const struct arenas *a, struct buf *out)
+{
+	bool first = true;
+
+	buf_str(out, ",\"list\":[");
+	vec_each(&a->list, one) {
+		buf_printf(out, "%s{\"address\":%" PRIu64 ",\"main\":%s", first ? "" : ",", one->address,
+			one->main ? "true" : "false");
+		number(out, "heaps", one->heaps);
+		number(out, "threads", one->threads);
+		number(out, "system_bytes", one->system_bytes);
+		add_states(one->states, out);
+		number(out, "largest_free_bytes", one->largest_free);
+		number(out, "trim_bytes", one->trim_bytes);
+		buf_printf(out, ",\"moved\":%s}", one->moved ? "true" : "false");
+		first = false;
+	}
+	buf_char(out, ']');
+}
+
+static void add_arenas(const struct rss *r, struct buf *out)
+{
+	const struct arenas *a = &r->arenas;
+
+	buf_str(out, ",\"glibc\":");
+	if (!r->has_arenas) {
+		buf_str(out, "null");
+		return;
+	}
+	buf_printf(out, "{\"arenas\":%zu", a->list.len);
+	add_states(a->states, out);
+	number(out, "mapped_bytes", a->mapped.bytes);
+	number(out, "mapped_count", a->mapped.count);
+	buf_printf(out, ",\"parameters\":%s", a->parameters ? "true" : "false");
+	number(out, "mapped_said_bytes", a->mapped_said.bytes);
+	number(out, "mapped_said_count", a->mapped_said.count);
+	number(out, "trim_threshold", a->trim_threshold);
+	number(out, "mmap_threshold", a->mmap_threshold);
+	number(out, "thread_caches", a->thread_caches);
+	number(out, "unsorted_bytes", a->unsorted_bytes);
+	number(out, "largest_free_bytes", a->largest_free);
+	number(out, "trim_bytes", a->trim_bytes);
+	number(out, "walks", a->walks);
+	add_classes("used_sizes", a->used_classes, out);
+	add_classes("free_sizes", a->free_classes, out);
+	add_list(a, out);
+	buf_char(out, '}');
+}
+
 int view_rss_json(const struct rss *r, struct buf *out, struct err *err)
 {
 	buf_printf(out, "{\"pid\":%d,\"name\":", (int)r->pid);
@@ -105,6 +191,7 @@ int view_rss_json(const struct rss *r, struct buf *out, struct err *err)
 	add_kinds(r, out);
 	add_rows(r, out);
 	add_stacks(r, out);
+	add_arenas(r, out);
 	buf_str(out, "}\n");
 	return out->failed ? err_nomem(err) : 0;
 }

@@ -91,6 +91,44 @@ for build in ("static", "static-pie", "stripped", "musl-static", "musl-dynamic")
     other_builds(build)
 
 
+def as_mallinfo(build, threads):
+    """A program that stands still: to the byte what its own allocator says."""
+    def body():
+        command = [program("heap_known", build), str(threads)]
+        child = start(command, ready=False)
+        info = json.loads(child.stdout.readline())
+        check(child.stdout.readline() == b"ready\n", "it is not ready")
+        got = account(child.pid)
+        adds_up(got, got["pid"])
+        heap = got["glibc"]
+        check(heap["arenas"] == threads + 1, "%d arenas" % heap["arenas"])
+        check(heap["unseen_bytes"] == 0 and heap["walks"] == threads + 1, "it lost its way")
+        for what, ours, theirs in (
+                ("system", sum(a["system_bytes"] for a in heap["list"]), info["arena"]),
+                ("used", heap["used_bytes"] + heap["cached_bytes"] + heap["own_bytes"], info["used"]),
+                ("free", heap["free_bytes"] + heap["fast_bytes"] + heap["top_bytes"], info["free"]),
+                ("fast", heap["fast_bytes"], info["fast"]), ("fast blocks", heap["fast_count"], info["fast_count"]),
+                ("free blocks", heap["free_count"] + heap["top_count"], info["free_count"]),
+                ("mapped", heap["mapped_bytes"], info["mapped"]),
+                ("mapped blocks", heap["mapped_count"], info["mapped_count"]),
+                ("main top", heap["list"][0]["top_bytes"], info["top"])):
+            check(ours == theirs, "%s: %d, mallinfo2 says %d" % (what, ours, theirs))
+        check(heap["thread_caches"] == threads + 1, "%d caches of threads" % heap["thread_caches"])
+        check(heap["cached_count"] > 100 * (threads + 1), "%d blocks in caches" % heap["cached_count"])
+        # Of two blocks one was never written to: not all of the heap is in memory, and no more than there is.
+        inside = sum(got["kinds"]["heap_" + kind] for kind in ("used", "cached", "free", "top", "bookkeeping", "unseen"))
+        check(0 < inside <= info["arena"] + 4096 * (threads + 1), "%d bytes of %d" % (inside, info["arena"]))
+        check(got["kinds"]["heap_mapped"] >= 3 * 100000, "large blocks: %d" % got["kinds"]["heap_mapped"])
+    body.__name__ = "as_mallinfo_%s_%d" % (build.replace("-", "_"), threads)
+    test(body)
+
+
+for build in ("gcc-O2", "static", "static-pie", "stripped"):
+    as_mallinfo(build, 4)
+as_mallinfo("gcc-O2", 0)
+as_mallinfo("gcc-O2", 12)
+
+
 @test
 def a_kernel_thread_has_no_memory():
     if not os.path.exists("/proc/2") or open("/proc/2/cmdline").read():
