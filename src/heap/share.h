@@ -230,7 +230,7 @@ struct share_raw_stack {
 	/* stack_bytes bytes, padded to 8 */
 };
 
-/* Texts follow each other, each with its length in 4 bytes in front; all is padded to 8. */
+/* Texts follow each other, of `text_bytes` each; all is padded to 8. */
 struct share_note {
 	uint64_t time, word, bytes, value;
 	uint32_t text_bytes[3], pad;
