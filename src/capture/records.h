@@ -289,7 +289,7 @@ struct record_task_time {
 enum heap_precision {
 	HEAP_EXACT = 1,
 	HEAP_SAMPLED = 2, /* by bytes: `rate` is their mean between two samples */
-	HEAP_CALLS = 3,   /* by calls: one in `rate`, on average */
+	HEAP_CALLS = 3,   /* by calls: one in `rate`, on average. What is freed is not known: nothing is live or freed */
 };
 
 enum heap_how {

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "heap/model.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "heap/model_priv.h"
+
+#define SITES_ROOM (3ull * HEAP_MOST_SITES + 1)
+#define SIZE_MOST ((1ull << LIVE_SIZE_BITS) - 1)
+
+/* ---- made and freed ---- */
+
+int heap_model_new(struct heap_model **ret, struct err *err)
+{
+	struct heap_model *m = calloc(1, sizeof(*m));
+	void *sites;
+
+	if (!m || vec_push(&m->rates, ((struct rate){.precision = HEAP_EXACT}))) {
+		free(m);
+		return err_nomem(err);
+	}
+	sites = mmap(NULL, SITES_ROOM * sizeof(*m->sites), PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (sites == MAP_FAILED) {
+		vec_release(&m->rates);
+		free(m);
+		return err_nomem(err);
+	}
+	m->sites = sites;
+	m->merged_site = NO_SITE;
+	if (getrandom(&m->seed, sizeof(m->seed), GRND_NONBLOCK) != (ssize_t)sizeof(m->seed))
+		m->seed = clock_monotonic_ns();
+	*ret = m;
+	return 0;
+}
+
+static void watched_free(struct watched *p)
+{
+	if (!p)
+		return;
+	live_release(&p->live);
+	free(p);
+}
+
+void heap_model_free(struct heap_model *m)
+{
+	if (!m)
+		return;
+	for (size_t i = 0; i < HEAP_PROCESSES; i++)
+		watched_free(m->processes[i]);
+	for (uint32_t i = 0; i < m->site_count; i++) {
+		free(m->sites[i].sizes.counts);
+		free(m->sites[i].lifetimes.counts);
+	}
+	munmap(m->sites, SITES_ROOM * sizeof(*m->sites));
+	vec_each(&m->threads, t)
+		free(*t);
+	vec_release(&m->threads);
+	vec_release(&m->flows);
+	vec_release(&m->rates);
+	id_table_release(&m->site_index);
+	id_table_release(&m->thread_index);
+	id_table_release(&m->flow_index);
+	free(m);
+}
+
+int heap_model_process(
+	struct heap_model *m, uint32_t number, uint32_t pid, enum heap_precision precision, struct err *err)
+{
+	uint32_t slot = HEAP_SLOT(number);
+	struct watched *p;
+
+	if (slot >= HEAP_PROCESSES)
+		return err_set(err, EINVAL, "more than %u programs at once are not watched", HEAP_PROCESSES);
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return err_nomem(err);
+	if (m->processes[slot])
+		heap_model_process_ended(m, NULL, m->processes[slot]->number, 0);
+	p->number = number;
+	p->pid = pid;
+	p->precision = (uint8_t)precision;
+	p->live.seed = m->seed;
+	p->first_site = p->merged_site = NO_SITE;
+	m->processes[slot] = p;
+	return 0;
+}
+
+/* ---- what a block stands for ---- */
+
+/* The number of a rate. There are few, unless a target says nonsense: then it gets the last one. */
+static uint32_t rate_number(struct heap_model *m, uint8_t precision, uint64_t rate)
+{
+	struct rate is = {.rate = (double)rate, .precision = precision};
+
+	if (precision == HEAP_EXACT || !rate)
+		return 0;
+	for (size_t i = 0, n = m->last_rate; i < m->rates.len && i < 64; i++, n = n ? n - 1 : m->rates.len - 1) {
+		if (m->rates.data[n].precision == precision && m->rates.data[n].rate == is.rate) {
+			m->last_rate = (uint32_t)n;
+			return m->last_rate;
+		}
+	}
+	if (m->rates.len < RATES_MOST && !vec_push(&m->rates, is))
+		m->last_rate = (uint32_t)m->rates.len - 1;
+	return m->last_rate;
+}
+
+static struct weight weigh(const struct heap_model *m, uint32_t rate, uint64_t size)
+{
+	const struct rate *r = &m->rates.data[rate];
+	double s = (double)size, p;
+
+	if (!rate)
+		return (struct weight){.count = 1, .bytes = s};
+	if (r->precision == HEAP_SAMPLED)
+		p = -expm1(-(size ? s : 1) / r->rate);
+	else
+		p = 1 / r->rate;
+	return (struct weight){
+		.count = 1 / p,
+		.bytes = s / p,
+		.variance = (1 - p) / (p * p),
+		.variance_bytes = s * s * (1 - p) / (p * p),
+	};
+}
+
+struct weight block_weight(const struct heap_model *m, const struct live_block *b)
+{
+	return weigh(m, b->rate, b->size);
+}
+
+/* ---- sums ---- */
+
+static void sums_add(struct sums *to, const struct weight *w)
+{
+	to->count += w->count;
+	to->bytes += w->bytes;
+	to->variance += w->variance;
+	to->variance_bytes += w->variance_bytes;
+}
+
+static void sums_take(struct sums *from, const struct weight *w)
+{
+	from->count -= w->count;
+	from->bytes -= w->bytes;
+	from->variance -= w->variance;
+	from->variance_bytes -= w->variance_bytes;
+}
+
+static void look_for_peak(struct heap_model *m, uint64_t time_ns)
+{
+	if (m->living.bytes <= m->peak_bytes)
+		return;
+	m->peak_bytes = m->living.bytes;
+	m->peak_variance = m->living.variance_bytes;
+	m->peak_ns = time_ns;
+	m->epoch++;
+}
+
+static void count_allocated(struct heap_model *m, struct site *s, struct thread *t, const struct weight *w, uint64_t size)
+{
+	site_note_peak(m, s);
+	s->number[HEAP_ALLOCATED] += w->count;
+	s->number[HEAP_ALLOCATED_BYTES] += w->bytes;
+	if (w->variance > 0) {
+		s->variance[HEAP_VAR_ALLOCATED] += w->variance;
+		s->variance[HEAP_VAR_ALLOCATED_BYTES] += w->variance_bytes;
+		s->variance[HEAP_VAR_LIVE] += w->variance;
+		s->variance[HEAP_VAR_LIVE_BYTES] += w->variance_bytes;
+	}
+	s->samples++;
+	s->live_blocks++;
+	m->live_blocks++;
+	s->changed = s->reshaped = true;
+	if (!shape_add(&s->sizes, shape_bucket(size), w->count))
+		m->no_memory = true;
+	t->allocated += w->count;
+	t->allocated_bytes += w->bytes;
+	t->changed = true;
+	m->samples++;
+	sums_add(&m->allocated, w);
+	sums_add(&m->living, w);
+}
+
+/* Sums of weights that are no integers may miss 0 by a little, when all that was added was taken away again. */
+static void none_live(struct heap_model *m, struct site *s)
+{
+	if (!s->live_blocks) {
+		s->number[HEAP_FREED] = s->number[HEAP_ALLOCATED];
+		s->number[HEAP_FREED_BYTES] = s->number[HEAP_ALLOCATED_BYTES];
+		s->variance[HEAP_VAR_LIVE] = s->variance[HEAP_VAR_LIVE_BYTES] = 0;
+	}
+	if (!m->live_blocks)
+		m->living = (struct sums){0};
+}
+
+/* The block is no more: by `t`, or (NULL) nobody saw by whom. */
+static void count_freed(struct heap_model *m, const struct live_block *b, struct thread *t, uint64_t time_ns)
+{
+	struct site *s = &m->sites[b->site];
+	struct weight w = block_weight(m, b);
+	uint64_t lived_ns = time_ns > b->time_ns ? time_ns - b->time_ns : 0;
+
+	site_note_peak(m, s);
+	s->number[HEAP_FREED] += w.count;
+	s->number[HEAP_FREED_BYTES] += w.bytes;
+	s->number[HEAP_LIFETIME_NS] += w.count * (double)lived_ns;
+	if (w.variance > 0) {
+		s->variance[HEAP_VAR_LIVE] -= w.variance;
+		s->variance[HEAP_VAR_LIVE_BYTES] -= w.variance_bytes;
+	}
+	s->changed = s->reshaped = true;
+	if (!shape_add(&s->lifetimes, shape_bucket(lived_ns / NS_PER_US), w.count))
+		m->no_memory = true;
+	sums_take(&m->living, &w);
+	s->live_blocks--;
+	m->live_blocks--;
+	if (w.variance > 0)
+		none_live(m, s);
+	if (!t)
+		return;
+	t->freed += w.count;
+	t->freed_bytes += w.bytes;
+	t->changed = true;
+}
+
+/* ---- allocations ---- */
+
+/* A block of an address that is live: its free was missed. */
+static bool replaced(struct heap_model *m, struct watched *p, uint64_t address, uint64_t time_ns)
+{
+	struct live_block *old = live_find(&p->live, address);
+
+	if (!old)
+		return false;
+	count_freed(m, old, NULL, time_ns);
+	live_remove(&p->live, old);
+	m->missed_frees++;
+	return true;
+}
+
+/* NULL: it could not be taken. */
+static struct site *allocated(
+	struct heap_model *m, struct watched *p, struct thread *t, const struct heap_event *e, uint32_t stack)
+{
+	struct live_block b = {
+		.address = e->address,
+		.time_ns = e->time_ns,
+		.size = e->size < SIZE_MOST ? e->size : SIZE_MOST,
+		.rate = rate_number(m, p->precision, e->rate),
+		.tid = e->tid,
+	};
+	struct site *s = site_of(m, p, e->tid, stack);
+	struct weight w = weigh(m, b.rate, b.size);
+
+	t->last_address = e->address;
+	t->last_ns = e->time_ns;
+	if (!s || live_reserve(&p->live)) {
+		m->no_memory = true;
+		return NULL;
+	}
+	b.site = (uint32_t)(s - m->sites);
+	live_add(&p->live, &b);
+	count_allocated(m, s, t, &w, b.size);
+	look_for_peak(m, e->time_ns);
+	return s;
+}
+
+/* One call in some: what is freed is not known, so nothing is live. */
+static void called(struct heap_model *m, struct watched *p, struct thread *t, const struct heap_event *e, uint32_t stack)
+{
+	struct weight w = weigh(m, rate_number(m, HEAP_CALLS, e->rate), e->size);
+	struct site *s;
+
+	if (!e->address) {
+		t->freed += w.count;
+		t->changed = true;
+		return;
+	}
+	s = site_of(m, p, e->tid, stack);
+	if (!s) {
+		m->no_memory = true;
+		return;
+	}
+	s->ended = true; /* no part of a peak */
+	count_allocated(m, s, t, &w, e->size);
+	sums_take(&m->living, &w);
+	s->live_blocks--;
+	m->live_blocks--;
+	s->variance[HEAP_VAR_LIVE] -= w.variance;
+	s->variance[HEAP_VAR_LIVE_BYTES] -= w.variance_bytes;
+}
+
+/* ---- frees ---- */
+
+/* Takes back what was counted of the block that `t` freed, by who it was and when. */
+static void look_at_freed(struct heap_model *m, const struct watched *p, struct thread *t, const struct live_block *b,
+	const struct heap_event *e, uint32_t stack)
+{
+	struct site *s = &m->sites[b->site];
+	struct weight w = block_weight(m, b);
+	bool last = t->last_address == b->address && t->last_ns == b->time_ns && b->tid == e->tid;
+
+	if (last)
+		t->last_address = 0;
+	if (p->precision == HEAP_SAMPLED)
+		last = b->tid == e->tid && (e->type == SHARE_FREE_LAST || e->type == SHARE_FREE_STACK_LAST);
+	if (last && e->type != SHARE_REALLOC_DONE) {
+		s->number[HEAP_TEMPORARY] += w.count;
+		s->number[HEAP_TEMPORARY_BYTES] += w.bytes;
+		m->temporary += w.count;
+	}
+	if (b->tid == e->tid)
+		return;
+	s->number[HEAP_CROSS_FREED] += w.count;
+	s->number[HEAP_CROSS_FREED_BYTES] += w.bytes;
+	flow_add(m, t, b->site, stack, &w);
+}
+
+static void unknown(struct heap_model *m, const struct watched *p, struct thread *t)
+{
+	if (p->precision != HEAP_EXACT)
+		return; /* one that was not sampled */
+	t->freed_unknown++;
+	t->changed = true;
+	m->freed_unknown++;
+}
+
+static bool freed(struct heap_model *m, struct watched *p, struct thread *t, const struct heap_event *e, uint32_t stack)
+{
+	struct live_block *b = live_find(&p->live, e->address);
+
+	if (!b) {
+		unknown(m, p, t);
+		return false;
+	}
+	count_freed(m, b, t, e->time_ns);
+	look_at_freed(m, p, t, b, e, stack);
+	live_remove(&p->live, b);
+	return true;
+}
+
+/* ---- realloc ---- */
+
+/* From here until it is done the block has no address: another thread may get the old one. It stays live. */
+static void moving(struct watched *p, struct thread *t, const struct heap_event *e)
+{
+	struct live_block *b = live_find(&p->live, e->address);
+
+	t->moving = e->address;
+	t->moved = (struct live_block){0};
+	if (!b)
+		return;
+	t->moved = *b;
+	live_remove(&p->live, b);
+}
+
+/* What came of a block that was being moved was not written down: most likely it is no more. */
+static void settle(struct heap_model *m, struct thread *t, uint64_t time_ns)
+{
+	if (!t->moving)
+		return;
+	t->moving = 0;
+	if (t->moved.address)
+		count_freed(m, &t->moved, NULL, time_ns);
+	t->moved.address = 0;
+}
+
+/* It failed, and the block is where it was. Nobody else can have its address; when somebody says so, it is no more. */
+static void not_moved(struct heap_model *m, struct watched *p, const struct live_block *b, uint64_t time_ns)
+{
+	if (live_find(&p->live, b->address) || live_reserve(&p->live))
+		count_freed(m, b, NULL, time_ns);
+	else
+		live_add(&p->live, b);
+}
+
+static void count_moved(struct heap_model *m, struct site *s, const struct live_block *old, const struct weight *w, bool elsewhere)
+{
+	s->number[HEAP_REALLOCATED] += w->count;
+	if (old->address)
+		s->number[HEAP_REALLOCATED_BYTES] += w->count * block_weight(m, old).bytes;
+	if (elsewhere)
+		s->number[HEAP_MOVED] += w->count;
+}
+
+/* Returns the address of a sampled block that is no more. */
+static uint64_t moved(struct heap_model *m, struct watched *p, struct thread *t, const struct heap_event *e, uint32_t stack)
+{
+	uint64_t from = t->moving, gone = t->moved.address;
+	struct live_block old = t->moved;
+
+	t->moving = 0;
+	t->moved.address = 0;
+	if (!e->address) {
+		if (gone)
+			not_moved(m, p, &old, e->time_ns);
+		return 0;
+	}
+	if (gone) {
+		count_freed(m, &old, t, e->time_ns);
+		look_at_freed(m, p, t, &old, e, CAPTURE_NONE);
+	} else if (from) {
+		unknown(m, p, t);
+	}
+	if (e->node == SHARE_STACK_UNSAMPLED)
+		return gone;
+	if (replaced(m, p, e->address, e->time_ns) && !gone)
+		gone = e->address;
+
+	struct site *s = allocated(m, p, t, e, stack);
+
+	if (s && from) {
+		struct weight w = weigh(m, rate_number(m, p->precision, e->rate), e->size);
+
+		count_moved(m, s, &old, &w, e->address != from);
+	}
+	return gone;
+}
+
+/* ---- events ---- */
+
+void heap_model_prefetch(struct heap_model *m, const struct heap_event *e)
+{
+	const struct watched *p = watched_of(m, e->process);
+
+	if (p)
+		live_prefetch(&p->live, e->address);
+}
+
+uint64_t heap_model_take(struct heap_model *m, const struct heap_event *e, uint32_t stack)
+{
+	struct watched *p = watched_of(m, e->process);
+	struct thread *t;
+	uint64_t gone = 0;
+
+	if (!p || e->type > SHARE_FREE_STACK_LAST)
+		return 0;
+	t = m->last_thread;
+	if (!t || t->process != e->process || t->tid != e->tid)
+		t = thread_of(m, p, e->tid);
+	if (!t) {
+		m->no_memory = true;
+		return 0;
+	}
+	switch (e->type) {
+	case SHARE_ALLOC:
+		settle(m, t, e->time_ns);
+		if (!e->address)
+			break;
+		gone = replaced(m, p, e->address, e->time_ns) ? e->address : 0;
+		allocated(m, p, t, e, stack);
+		break;
+	case SHARE_FREE:
+	case SHARE_FREE_LAST:
+	case SHARE_FREE_STACK:
+	case SHARE_FREE_STACK_LAST:
+		settle(m, t, e->time_ns);
+		gone = e->address && freed(m, p, t, e, stack) ? e->address : 0;
+		break;
+	case SHARE_REALLOC:
+		settle(m, t, e->time_ns);
+		moving(p, t, e);
+		break;
+	case SHARE_REALLOC_DONE:
+		gone = moved(m, p, t, e, stack);
+		break;
+	case SHARE_CALL:
+		called(m, p, t, e, stack);
+		break;
+	default:
+		break;
+	}
+	return p->precision == HEAP_EXACT ? 0 : gone;
+}

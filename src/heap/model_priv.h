@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Between the files of the model:
+ *
+ *	model.c   events: what is allocated, freed, moved
+ *	sites.c   sites, threads, flows: found by their keys, and bounded
+ *	shapes.c  how sizes, lifetimes and ages are distributed
+ *	moments.c what is written to a recording
+ *	live.c    the blocks that are live
+ */
+#ifndef SONDE_HEAP_MODEL_PRIV_H
+#define SONDE_HEAP_MODEL_PRIV_H
+
+#include "base/vec.h"
+#include "capture/id_table.h"
+#include "heap/live.h"
+#include "heap/model.h"
+
+#define NO_SITE UINT32_MAX
+
+/* Counts of buckets that lie between the first and the last one that has any. */
+struct shape {
+	double *counts; /* of `buckets` from `first` on; owned */
+	uint8_t first, buckets;
+};
+
+struct site {
+	double number[HEAP_NUMBERS]; /* HEAP_PEAK and HEAP_PEAK_BYTES: at the peak of `epoch` */
+	double variance[HEAP_VARIANCES];
+	uint64_t epoch;              /* the model's, when it changed last */
+	uint32_t process, pid, tid, stack;
+	uint32_t samples;
+	uint32_t live_blocks;        /* of them: with none the sums are made exact again */
+	uint32_t at;                 /* among the sites of its process: shapes_of_live() */
+	uint32_t next;               /* site of the same process; NO_SITE: none */
+	struct shape sizes, lifetimes;
+	double written_peak, written_peak_bytes;
+	bool changed, reshaped;      /* since it was written */
+	bool told;                   /* RECORD_HEAP_SITE is written */
+	bool aged;                   /* shapes of what is live were written */
+	bool ended;                  /* its process, or its frees are not seen: nothing of it is live at a later peak */
+};
+
+struct thread {
+	uint32_t process, pid, tid;
+	bool changed, ended;
+	uint64_t last_address, last_ns; /* of the block that it allocated last; 0: none, or it is freed */
+	double allocated, allocated_bytes, freed, freed_bytes, freed_unknown;
+	uint64_t moving;                /* address of a block that realloc has; 0: none */
+	struct live_block moved;        /* that block, when it is known: its address is not 0 */
+};
+
+struct flow {
+	uint32_t site, pid, tid, stack;
+	double count, bytes;
+	bool changed;
+};
+
+struct watched {
+	uint32_t number, pid;
+	uint8_t precision;
+	struct live live;
+	uint32_t first_site;  /* list of its sites */
+	uint32_t merged_site; /* of all that found no place; NO_SITE: none so far */
+	struct thread *others; /* those that were too many */
+};
+
+/* How blocks were chosen; stored with each. Number 0 is: all. */
+struct rate {
+	double rate;
+	uint8_t precision;
+};
+#define RATES_MOST (1u << (64 - LIVE_SIZE_BITS))
+
+/* What one block stands for. */
+struct weight {
+	double count, bytes, variance, variance_bytes;
+};
+
+struct sums {
+	double count, bytes, variance, variance_bytes;
+};
+
+struct heap_model {
+	uint64_t seed;
+	struct watched *processes[HEAP_PROCESSES]; /* by slot */
+
+	struct site *sites; /* address space for HEAP_MOST_SITES * 3; pages are there once they are used */
+	uint32_t site_count;
+	struct id_table site_index;
+	uint32_t merged_site; /* of all processes; NO_SITE: none so far */
+	VEC(struct thread *) threads;
+	struct id_table thread_index;
+	struct thread *last_thread; /* that was asked for */
+	uint32_t threads_ended;
+	VEC(struct flow) flows;
+	struct id_table flow_index;
+	VEC(struct rate) rates;
+	uint32_t last_rate;
+
+	struct sums living;    /* blocks of processes that run */
+	struct sums ended;     /* what others had at their end */
+	struct sums allocated;
+	double temporary, freed_unknown;
+	double peak_bytes, peak_variance;
+	uint64_t peak_ns, epoch; /* + 1 with each new peak */
+	uint64_t samples, live_blocks, missed_frees;
+	uint32_t moments, sites_merged;
+	bool no_memory;
+};
+
+static inline struct watched *watched_of(const struct heap_model *m, uint32_t number)
+{
+	struct watched *p = HEAP_SLOT(number) < HEAP_PROCESSES ? m->processes[HEAP_SLOT(number)] : NULL;
+
+	return p && p->number == number ? p : NULL;
+}
+
+/* model.c */
+
+/* What is live of the blocks of a site. */
+static inline double site_live(const struct site *s)
+{
+	return s->number[HEAP_ALLOCATED] - s->number[HEAP_FREED];
+}
+
+static inline double site_live_bytes(const struct site *s)
+{
+	return s->number[HEAP_ALLOCATED_BYTES] - s->number[HEAP_FREED_BYTES];
+}
+
+/* Before anything of a site changes: notes what it had at the last peak. */
+static inline void site_note_peak(const struct heap_model *m, struct site *s)
+{
+	if (s->epoch == m->epoch)
+		return;
+	s->epoch = m->epoch;
+	s->number[HEAP_PEAK] = s->ended ? 0 : site_live(s);
+	s->number[HEAP_PEAK_BYTES] = s->ended ? 0 : site_live_bytes(s);
+	s->variance[HEAP_VAR_PEAK_BYTES] = s->ended ? 0 : s->variance[HEAP_VAR_LIVE_BYTES];
+}
+
+struct weight block_weight(const struct heap_model *m, const struct live_block *b);
+
+/* sites.c */
+
+/* The site of a stack, made when it is new. NULL: no memory. */
+struct site *site_of(struct heap_model *m, struct watched *p, uint32_t tid, uint32_t stack);
+/* The same of a thread. */
+struct thread *thread_of(struct heap_model *m, struct watched *p, uint32_t tid);
+void flow_add(struct heap_model *m, const struct thread *t, uint32_t site, uint32_t stack, const struct weight *w);
+/* Threads of processes that have ended are forgotten. */
+void threads_sweep(struct heap_model *m);
+
+/* shapes.c */
+
+uint32_t shape_bucket(uint64_t value);
+/* False: no memory. */
+bool shape_grow(struct shape *s, uint32_t bucket);
+
+static inline bool shape_add(struct shape *s, uint32_t bucket, double count)
+{
+	if (bucket - s->first >= s->buckets && !shape_grow(s, bucket))
+		return false;
+	s->counts[bucket - s->first] += count;
+	return true;
+}
+
+void shape_write(struct capture_writer *w, uint64_t time_ns, uint32_t site, enum heap_shape kind, const struct shape *s);
+/* What is live of a process, by size and age. */
+void shapes_of_live(struct heap_model *m, const struct watched *p, struct capture_writer *w, uint64_t time_ns);
+
+/* moments.c */
+
+void threads_write(struct heap_model *m, struct capture_writer *w, uint64_t time_ns, const struct watched *only);
+void site_state(const struct heap_model *m, uint32_t id, struct record_heap_state *ret);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How sizes, lifetimes and ages are distributed: most sites have few buckets, so only those between the first and last are kept. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "heap/model_priv.h"
+
+uint32_t shape_bucket(uint64_t value)
+{
+	uint32_t bucket = value ? 64 - (uint32_t)__builtin_clzll(value) : 0;
+
+	return bucket < HEAP_BUCKETS ? bucket : HEAP_BUCKETS - 1;
+}
+
+bool shape_grow(struct shape *s, uint32_t bucket)
+{
+	uint32_t first = s->buckets && s->first < bucket ? s->first : bucket;
+	uint32_t end = s->buckets && s->first + s->buckets > bucket + 1 ? s->first + s->buckets : bucket + 1;
+	double *counts = realloc(s->counts, (end - first) * sizeof(*counts));
+
+	if (!counts)
+		return false;
+	if (s->buckets) {
+		memmove(counts + (s->first - first), counts, s->buckets * sizeof(*counts));
+		memset(counts, 0, (s->first - first) * sizeof(*counts));
+		memset(counts + (s->first - first) + s->buckets, 0, (end - s->first - s->buckets) * sizeof(*counts));
+	} else {
+		memset(counts, 0, (end - first) * sizeof(*counts));
+	}
+	s->counts = counts;
+	s->first = (uint8_t)first;
+	s->buckets = (uint8_t)(end - first);
+	return true;
+}
+
+void shape_write(struct capture_writer *w, uint64_t time_ns, uint32_t site, enum heap_shape kind, const struct shape *s)
+{
+	struct record_heap_shape record = {.time_ns = time_ns, .site = site, .kind = kind};
+	double counts[HEAP_BUCKETS] = {0};
+
+	if (s->buckets)
+		memcpy(counts + s->first, s->counts, s->buckets * sizeof(*counts));
+	capture_heap_shape(w, &record, counts);
+}
+
+struct live_shapes {
+	struct shape sizes, ages, bytes;
+};
+
+static bool add_block(const struct heap_model *m, const struct live_block *b, uint64_t time_ns, struct live_shapes *s)
+{
+	struct weight w = block_weight(m, b);
+	uint32_t age = shape_bucket((time_ns > b->time_ns ? time_ns - b->time_ns : 0) / NS_PER_US);
+
+	return shape_add(&s->sizes, shape_bucket(b->size), w.count) && shape_add(&s->ages, age, w.count) &&
+		shape_add(&s->bytes, age, w.bytes);
+}
+
+static void write_live(struct capture_writer *w, uint64_t time_ns, uint32_t site, const struct live_shapes *s)
+{
+	shape_write(w, time_ns, site, HEAP_LIVE_SIZES, &s->sizes);
+	shape_write(w, time_ns, site, HEAP_AGES, &s->ages);
+	shape_write(w, time_ns, site, HEAP_LIVE_BYTES_BY_AGE, &s->bytes);
+}
+
+/* Numbers the sites of a process, for an array of them. Returns how many there are. */
+static uint32_t number_sites(struct heap_model *m, const struct watched *p)
+{
+	uint32_t count = 0;
+
+	for (uint32_t id = p->first_site; id != NO_SITE; id = m->sites[id].next)
+		m->sites[id].at = count++;
+	return count;
+}
+
+static bool add_blocks(const struct heap_model *m, const struct watched *p, uint64_t time_ns, struct live_shapes *shapes)
+{
+	for (size_t i = 0; i < p->live.slot_count; i++) {
+		const struct live_block *b = &p->live.slots[i];
+		const struct site *s = &m->sites[b->site];
+
+		if (b->address && s->process == p->number && !add_block(m, b, time_ns, &shapes[s->at]))
+			return false;
+	}
+	return true;
+}
+
+static void write_sites(struct heap_model *m, const struct watched *p, struct capture_writer *w, uint64_t time_ns,
+	const struct live_shapes *shapes)
+{
+	for (uint32_t id = p->first_site; id != NO_SITE; id = m->sites[id].next) {
+		struct site *s = &m->sites[id];
+		bool any = shapes[s->at].sizes.buckets != 0;
+
+		if (any || s->aged)
+			write_live(w, time_ns, id, &shapes[s->at]);
+		s->aged = any;
+	}
+}
+
+void shapes_of_live(struct heap_model *m, const struct watched *p, struct capture_writer *w, uint64_t time_ns)
+{
+	uint32_t count = number_sites(m, p);
+	struct live_shapes *shapes = calloc((size_t)count + 1, sizeof(*shapes));
+
+	if (shapes && add_blocks(m, p, time_ns, shapes))
+		write_sites(m, p, w, time_ns, shapes);
+	else
+		m->no_memory = true;
+	for (uint32_t i = 0; shapes && i < count; i++) {
+		free(shapes[i].sizes.counts);
+		free(shapes[i].ages.counts);
+		free(shapes[i].bytes.counts);
+	}
+	free(shapes);
+}
