@@ -16,20 +16,6 @@
 #include "heap/preload/sample.h"
 #include "heap/preload/take.h"
 
-/* In a slow half: its caller. */
-#define HERE()                                                                                     \
-	{                                                                                          \
-		.pc = (uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)),       \
-		.sp = (uintptr_t)__builtin_dwarf_cfa(),                                            \
-		.fp = *(const uint64_t *)__builtin_frame_address(0)                                \
-	}
-
-#if __has_attribute(noipa)
-#define SLOW static __attribute__((noipa))
-#else
-#define SLOW static __attribute__((noinline))
-#endif
-
 /* ---- what the exported halves ask ---- */
 
 /* An allocation of `size` bytes: is it to be looked at? */

@@ -14,6 +14,8 @@
 #include "heap/preload/sys.h"
 #include "heap/preload/take.h"
 
+#pragma weak walk_stack
+
 #define RAW_BYTES 8192u
 
 #define KEEP(number, name)                                                                         \
@@ -67,7 +69,7 @@ static void keep_registers(struct share_raw_stack *raw, const struct walk_start 
 #endif
 }
 
-bool raw_take(struct thread *t, const struct walk_start *here)
+static bool raw_take(struct thread *t, const struct walk_start *here)
 {
 	struct share_raw_stack *raw = (void *)ring_reserve(t, sizeof(*raw) + RAW_BYTES);
 	struct iovec to, pages[RAW_BYTES / SHARE_PAGE + 1];
@@ -97,4 +99,16 @@ bool raw_take(struct thread *t, const struct walk_start *here)
 	raw->word = SHARE_WORD(SHARE_RAW, 0);
 	ring_commit(t, (uint32_t)raw->bytes);
 	return true;
+}
+
+uint32_t stack_take(struct thread *t, const struct walk_start *here)
+{
+	uint32_t node = SHARE_STACK_NONE;
+
+	/* The ring brings what is kept of the thread's stack. */
+	if (!walk_stack || (!t->chunk && !thread_claim(t)) || !t->walk)
+		return SHARE_STACK_NONE;
+	if (walk_stack(&preload.memory, t->walk, here, &node) == WALK_RAW)
+		raw_take(t, here);
+	return node;
 }

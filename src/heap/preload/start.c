@@ -22,7 +22,9 @@
 
 #include "heap/preload/clock.h"
 #include "heap/preload/preload.h"
+#ifndef PRELOAD_OF_PROGRAM
 #include "heap/preload/real.h"
+#endif
 #include "heap/preload/sample.h"
 #include "heap/preload/sys.h"
 
@@ -34,8 +36,16 @@
 
 struct preload preload;
 
+/* Part of a program (heap/program/), and not in front of its allocator: it says what it wants to say, whatever others are
+ * asked to write down, by the clock that it reads itself, and waits for nobody. */
+#ifdef PRELOAD_OF_PROGRAM
+static const bool of_program = true;
+static const uint8_t no_filter[1];
+#else
+static const bool of_program = false;
 /* What a filter is when nothing is written: no block is of interest. */
 static const uint8_t no_filter[SHARE_FILTER_SLOTS];
+#endif
 
 /* What stands in the environment; a forked child uses it again, whatever became of the environment meanwhile. */
 static struct wish {
@@ -91,11 +101,11 @@ static bool read_wish(const char *at)
 	uint32_t n = 0;
 
 	if (!read_number(&at, &version) || version != SHARE_VERSION || !read_number(&at, &mode) || mode < SHARE_EXACT ||
-		mode > SHARE_EVERY || !read_number(&at, &clock) || clock > SHARE_CLOCK_COUNTER ||
+		mode > (of_program ? SHARE_PROGRAM : SHARE_EVERY) || !read_number(&at, &clock) || clock > SHARE_CLOCK_COUNTER ||
 		!read_number(&at, &wish.rate) || !read_number(&at, &wish.options))
 		return false;
-	wish.mode = (uint32_t)mode;
-	wish.clock = (uint32_t)clock;
+	wish.mode = of_program ? SHARE_PROGRAM : (uint32_t)mode;
+	wish.clock = of_program ? SHARE_CLOCK_MONOTONIC : (uint32_t)clock;
 	for (uint32_t i = 0; i < sizeof(wish.token); i++, at++) {
 		if (!*at || *at == ':')
 			return false;
@@ -337,7 +347,8 @@ static void start(void)
 	if (!preload.has_key && pthread_key_create)
 		preload.has_key = !pthread_key_create(&preload.key, thread_ended);
 	if (limits_allow() && make_alive() && meet()) {
-		preload_wait(SHARE_WAIT_START_MS);
+		if (!of_program)
+			preload_wait(SHARE_WAIT_START_MS);
 		switch_on();
 	} else {
 		preload_off();
@@ -411,7 +422,11 @@ __attribute__((constructor)) static void begin(void)
 {
 	struct thread *t = &thread;
 
-	if (!real_ready(t) || t->busy)
+#ifndef PRELOAD_OF_PROGRAM
+	if (!real_ready(t))
+		return;
+#endif
+	if (t->busy)
 		return;
 	t->busy = 1;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);

@@ -6,8 +6,6 @@
 #include "heap/preload/clock.h"
 #include "heap/preload/ring.h"
 
-#pragma weak walk_stack
-
 bool take_unusual(struct thread *t)
 {
 	if (preload_ready(t))
@@ -72,18 +70,6 @@ static void tell_rate(struct thread *t)
 	t->told_rate = t->rate;
 }
 
-static uint32_t stack(struct thread *t, const struct walk_start *here)
-{
-	uint32_t node = SHARE_STACK_NONE;
-
-	/* The ring brings what is kept of the thread's stack. */
-	if (!walk_stack || (!t->chunk && !thread_claim(t)) || !t->walk)
-		return SHARE_STACK_NONE;
-	if (walk_stack(&preload.memory, t->walk, here, &node) == WALK_RAW)
-		raw_take(t, here);
-	return node;
-}
-
 /* CPU time of the thread and calls since its last sampled call. */
 static void put_call(struct thread *t, uint64_t *e)
 {
@@ -125,7 +111,7 @@ void take_allocated(struct thread *t, void *block, uint64_t size, const struct w
 		return;
 	if (preload.mode != SHARE_EXACT)
 		tell_rate(t);
-	node = stack(t, here);
+	node = stack_take(t, here);
 	if (preload.mode == SHARE_SAMPLED)
 		mark(t, (uintptr_t)block);
 	put(t, preload.mode == SHARE_EVERY ? SHARE_CALL : SHARE_ALLOC, (uintptr_t)block, node, size);
@@ -151,7 +137,7 @@ void take_freed(struct thread *t, void *block, const struct walk_start *here)
 
 	if (preload.mode == SHARE_EVERY) {
 		tell_rate(t);
-		put(t, SHARE_CALL, 0, stack(t, here), 0);
+		put(t, SHARE_CALL, 0, stack_take(t, here), 0);
 		return;
 	}
 	last = preload.mode == SHARE_SAMPLED && t->last == (uintptr_t)block && t->last_left == t->left;
@@ -159,7 +145,7 @@ void take_freed(struct thread *t, void *block, const struct walk_start *here)
 		put_free(t, block, last ? SHARE_FREE_LAST : SHARE_FREE);
 		return;
 	}
-	node = stack(t, here);
+	node = stack_take(t, here);
 	e = ring_reserve(t, 24);
 	if (!e)
 		return;
@@ -186,7 +172,7 @@ void take_moved(struct thread *t, void *block, uint64_t size, bool sampled, cons
 	if (block) {
 		if (preload.mode != SHARE_EXACT)
 			tell_rate(t);
-		node = sampled ? stack(t, here) : SHARE_STACK_UNSAMPLED;
+		node = sampled ? stack_take(t, here) : SHARE_STACK_UNSAMPLED;
 		if (preload.mode == SHARE_SAMPLED && sampled)
 			mark(t, (uintptr_t)block);
 	}

@@ -70,7 +70,25 @@ void take_moved(struct thread *t, void *block, uint64_t size, bool sampled, cons
 
 /* ---- raw.c ---- */
 
-/* A stack for the collector to walk. False: no room. */
-bool raw_take(struct thread *t, const struct walk_start *here);
+/* The stack of the thread from `here` on, as a node; when it has to be walked by the collector, that stands in the ring,
+ * for the event that comes next, and there is no node. */
+uint32_t stack_take(struct thread *t, const struct walk_start *here);
+
+/*
+ * An exported function is two: itself, which jumps to its slow half, and that one, which stands in the stack right above
+ * the program's own frame. In there this is its caller.
+ */
+#define HERE()                                                                                     \
+	{                                                                                          \
+		.pc = (uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)),       \
+		.sp = (uintptr_t)__builtin_dwarf_cfa(),                                            \
+		.fp = *(const uint64_t *)__builtin_frame_address(0)                                \
+	}
+
+#if __has_attribute(noipa)
+#define SLOW static __attribute__((noipa))
+#else
+#define SLOW static __attribute__((noinline))
+#endif
 
 #endif
