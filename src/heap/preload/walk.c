@@ -32,12 +32,9 @@
 #define SIGNAL_PC (312 + 8 * 32)
 #endif
 
-#define WALK_LR_KNOWN 4u /* in registers only: `lr` is the frame's */
-
 struct walk {
 	const struct walk_memory *m;
 	struct walk_state *s;
-	struct walk_frame now; /* the frame we stand on; its node is not set */
 	uint64_t lr;
 	struct walk_readable before; /* as it was before this walk made more of it; count UINT32_MAX: it did not */
 };
@@ -140,10 +137,16 @@ static uint64_t find_in_blob(const struct walk_memory *m, uint64_t blob, uint64_
 }
 
 static __attribute__((noinline)) uint64_t find_rule(
-	const struct walk_memory *m, struct walk_state *s, struct walk_rule_entry *e, uint64_t address)
+	const struct walk_memory *m, struct walk_state *s, struct walk_rule_entry *set, uint64_t address)
 {
+	struct walk_rule_entry other = set[1];
 	uint64_t vaddr, blob, rule = TABLES_NONE;
 
+	/* What was asked for last stands first. */
+	set[1] = set[0];
+	set[0] = other;
+	if (other.address == address)
+		return other.rule;
 	if (s->stale)
 		return TABLES_NONE;
 	if (find_module(m, TABLES_WHERE(s->directory), address, &vaddr, &blob))
@@ -151,188 +154,257 @@ static __attribute__((noinline)) uint64_t find_rule(
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (__atomic_load_n(&m->header->directory, __ATOMIC_RELAXED) != s->directory)
 		return TABLES_NONE;
-	*e = (struct walk_rule_entry){address, rule};
+	set[0] = (struct walk_rule_entry){address, rule};
 	return rule;
 }
 
-static inline uint64_t rule_of(const struct walk *w)
+static inline uint64_t rule_of(const struct walk_memory *m, struct walk_state *s, uint64_t pc, uint64_t flags)
 {
-	struct walk_state *s = w->s;
-	uint64_t address = w->now.pc - !(w->now.flags & WALK_EXACT);
-	struct walk_rule_entry *e = &s->rules[(address ^ address >> 10) & (WALK_RULE_CACHE - 1)];
+	uint64_t address = pc - !(flags & WALK_EXACT);
+	struct walk_rule_entry *set = s->rules[(address ^ address >> 9) & (WALK_RULE_SETS - 1)];
 
-	if (__builtin_expect(e->address == address, 1))
-		return e->rule;
-	return find_rule(w->m, s, e, address);
+	if (__builtin_expect(set->address == address, 1))
+		return set->rule;
+	return find_rule(m, s, set, address);
 }
 
 static void forget_rules(struct walk_state *s)
 {
-	for (uint32_t i = 0; i < WALK_RULE_CACHE; i++)
-		s->rules[i] = (struct walk_rule_entry){0, TABLES_NONE};
+	for (uint32_t i = 0; i < WALK_RULE_SETS; i++)
+		s->rules[i][0] = s->rules[i][1] = (struct walk_rule_entry){0, TABLES_NONE};
 }
 
 /* ---- steps ---- */
 
+/*
+ * From `now` to `next`, the place behind it. Word by word and in place: a frame that was put together elsewhere and then copied
+ * in larger pieces would be waited for, since the processor does not join words that it has just stored.
+ */
 enum step {
-	STEP_DONE,   /* now is the caller */
+	STEP_DONE,   /* next is the caller */
 	STEP_BOTTOM, /* there is none */
 	STEP_LOST,   /* who it is cannot be told */
 };
 
-/* now is the caller, but for its pc that has to be looked at. */
-static inline enum step arrive(struct walk *w, uint64_t pc)
+/* next is the caller, but for its pc that was read as `word`. */
+static enum step arrive(struct walk *w, struct walk_fresh *next, uint64_t slot, uint64_t word)
 {
-	w->now.pc = pc & w->s->address_mask;
-	return w->now.pc ? STEP_DONE : STEP_BOTTOM;
+	next->pc = word & w->s->address_mask;
+	next->pc_slot = slot;
+	next->pc_word = word;
+	return next->pc ? STEP_DONE : STEP_BOTTOM;
 }
 
-static enum step step_signal(struct walk *w)
+/* The same for one that more words have led to than are remembered: they are read again each time. */
+static enum step arrive_unsure(struct walk *w, struct walk_fresh *next, uint64_t word)
 {
-	uint64_t sp = w->now.sp, pc, next_sp, fp;
+	enum step step = arrive(w, next, (uint64_t)(uintptr_t)&w->s->never, word);
 
-	if (sp > UINT64_MAX - 1024 || !read_word(w, sp + SIGNAL_PC, &pc) || !read_word(w, sp + SIGNAL_SP, &next_sp) ||
-		!read_word(w, sp + SIGNAL_FP, &fp))
-		return STEP_LOST;
-	w->now = (struct walk_frame){.sp = next_sp, .fp = fp, .flags = WALK_EXACT};
-#ifdef SIGNAL_LR
-	if (!read_word(w, sp + SIGNAL_LR, &w->lr))
-		return STEP_LOST;
-	w->now.flags |= WALK_LR_KNOWN;
-#endif
-	/* Three words say who is next; two are remembered. So this is read again each time. */
-	w->now.pc_slot = (uint64_t)(uintptr_t)&w->s->never;
-	return arrive(w, pc);
-}
-
-static enum step step_link_register(struct walk *w, uint64_t cfa)
-{
-	if (!(w->now.flags & WALK_LR_KNOWN))
-		return STEP_LOST;
-	w->now.sp = cfa;
-	w->now.flags &= WALK_FP_LOST;
-	w->now.pc_slot = (uint64_t)(uintptr_t)&w->s->never;
-	return arrive(w, w->lr);
-}
-
-/* The frame pointer is where a rule says, unless an epilogue has already popped it: rules go on naming the slot. */
-static inline bool take_fp(struct walk *w, int64_t saved, uint64_t slot)
-{
-	if (!saved) {
-		w->now.fp_slot = 0;
-		return true;
-	}
-	if (saved == TABLES_FP_LOST) {
-		w->now.fp = w->now.fp_slot = 0;
-		w->now.flags |= WALK_FP_LOST;
-		return true;
-	}
-	if ((w->now.flags & WALK_EXACT) && slot < w->now.sp) {
-		w->now.fp_slot = 0;
-		return true;
-	}
-	w->now.fp_slot = slot;
-	w->now.flags &= ~WALK_FP_LOST;
-	return read_word(w, slot, &w->now.fp);
-}
-
-/* Leaves now.sp for last: take_fp() needs it. */
-static inline enum step step_to(struct walk *w, uint64_t rule, uint64_t cfa, uint64_t fp_base)
-{
-	uint64_t pc, slot = cfa + (uint64_t)(8 * TABLES_RA(rule));
-
-	/* Only a frame that has not called anything may have put nothing on the stack. */
-	if (cfa < w->now.sp || (cfa == w->now.sp && !(w->now.flags & WALK_EXACT)))
-		return STEP_LOST;
-	if (!take_fp(w, TABLES_FP_SAVED(rule), fp_base + (uint64_t)(8 * TABLES_FP_SAVED(rule))))
-		return STEP_LOST;
-	if (__builtin_expect(!TABLES_RA(rule), 0))
-		return step_link_register(w, cfa);
-	if (!read_word(w, slot, &pc))
-		return STEP_LOST;
-	w->now.sp = cfa;
-	w->now.pc_slot = slot;
-	w->now.flags &= WALK_FP_LOST;
-	return arrive(w, pc);
-}
-
-static enum step step_realigned(struct walk *w, uint64_t rule)
-{
-	uint64_t cfa, fp = w->now.fp;
-	enum step step;
-
-	if (!read_word(w, fp + (uint64_t)TABLES_OFFSET(rule), &cfa))
-		return STEP_LOST;
-	step = step_to(w, rule, cfa, fp);
-	/* A third word, as in step_signal(). */
-	w->now.pc_slot = (uint64_t)(uintptr_t)&w->s->never;
+	next->pc_word = 1;
 	return step;
 }
 
-static inline enum step step(struct walk *w)
+static enum step step_signal(struct walk *w, const struct walk_fresh *now, struct walk_fresh *next)
 {
-	uint64_t rule = rule_of(w), offset = (uint64_t)TABLES_OFFSET(rule);
+	uint64_t pc;
 
-	if (__builtin_expect(TABLES_KIND(rule) == TABLES_SP, 1))
-		return step_to(w, rule, w->now.sp + offset, w->now.sp + offset);
-	if (TABLES_KIND(rule) == TABLES_BOTTOM)
-		return STEP_BOTTOM;
-	if (TABLES_KIND(rule) == TABLES_SIGNAL)
-		return step_signal(w);
-	if (w->now.flags & WALK_FP_LOST)
+	if (now->sp > UINT64_MAX - 1024 || !read_word(w, now->sp + SIGNAL_PC, &pc) ||
+		!read_word(w, now->sp + SIGNAL_SP, &next->sp) || !read_word(w, now->sp + SIGNAL_FP, &next->fp))
 		return STEP_LOST;
-	if (TABLES_KIND(rule) == TABLES_FP)
-		return step_to(w, rule, w->now.fp + offset, w->now.fp + offset);
-	return TABLES_KIND(rule) == TABLES_FP_AT ? step_realigned(w, rule) : STEP_LOST;
+	next->fp_slot = 0;
+	next->flags = WALK_EXACT;
+#ifdef SIGNAL_LR
+	if (!read_word(w, now->sp + SIGNAL_LR, &w->lr))
+		return STEP_LOST;
+	next->flags |= WALK_LR_KNOWN;
+#endif
+	return arrive_unsure(w, next, pc);
+}
+
+/* The frame pointer is where a rule says, unless an epilogue has already popped it: rules go on naming the slot. */
+static bool take_fp(
+	struct walk *w, const struct walk_fresh *now, struct walk_fresh *next, int64_t saved, uint64_t slot)
+{
+	next->fp = now->fp;
+	next->fp_slot = 0;
+	next->flags = now->flags & WALK_FP_LOST;
+	if (!saved || ((now->flags & WALK_EXACT) && saved != TABLES_FP_LOST && slot < now->sp))
+		return true;
+	next->flags = 0;
+	if (saved == TABLES_FP_LOST) {
+		next->fp = 0;
+		next->flags = WALK_FP_LOST;
+		return true;
+	}
+	next->fp_slot = slot;
+	return read_word(w, slot, &next->fp);
+}
+
+/* The caller by a rule whose CFA is known; frame pointers that are not kept count from `fp_base`. */
+static enum step step_to(struct walk *w, const struct walk_fresh *now, struct walk_fresh *next, uint64_t cfa, uint64_t fp_base)
+{
+	uint64_t rule = now->rule, word, slot = cfa + (uint64_t)(8 * TABLES_RA(rule));
+
+	/* Only a frame that has not called anything may have put nothing on the stack. */
+	if (cfa < now->sp || (cfa == now->sp && !(now->flags & WALK_EXACT)))
+		return STEP_LOST;
+	if (!take_fp(w, now, next, TABLES_FP_SAVED(rule), fp_base + (uint64_t)(8 * TABLES_FP_SAVED(rule))))
+		return STEP_LOST;
+	next->sp = cfa;
+	if (!TABLES_RA(rule))
+		return now->flags & WALK_LR_KNOWN ? arrive_unsure(w, next, w->lr) : STEP_LOST;
+	return read_word(w, slot, &word) ? arrive(w, next, slot, word) : STEP_LOST;
+}
+
+static enum step step_realigned(struct walk *w, const struct walk_fresh *now, struct walk_fresh *next)
+{
+	uint64_t cfa;
+	enum step step;
+
+	if (!read_word(w, now->fp + (uint64_t)TABLES_OFFSET(now->rule), &cfa))
+		return STEP_LOST;
+	step = step_to(w, now, next, cfa, now->fp);
+	return step == STEP_DONE ? arrive_unsure(w, next, next->pc_word) : step;
+}
+
+/* By any rule. */
+static __attribute__((noinline)) enum step step_general(
+	struct walk *w, const struct walk_fresh *now, struct walk_fresh *next)
+{
+	uint64_t rule = now->rule, offset = (uint64_t)TABLES_OFFSET(rule);
+
+	switch (TABLES_KIND(rule)) {
+	case TABLES_SP:
+		return step_to(w, now, next, now->sp + offset, now->sp + offset);
+	case TABLES_BOTTOM:
+		return STEP_BOTTOM;
+	case TABLES_SIGNAL:
+		return step_signal(w, now, next);
+	case TABLES_FP:
+	case TABLES_FP_AT:
+		if (now->flags & WALK_FP_LOST)
+			return STEP_LOST;
+		if (TABLES_KIND(rule) == TABLES_FP_AT)
+			return step_realigned(w, now, next);
+		return step_to(w, now, next, now->fp + offset, now->fp + offset);
+	default:
+		return STEP_LOST;
+	}
+}
+
+/* The common ones in place. False when something about it is not common. */
+static inline __attribute__((always_inline)) LOOKS_ANYWHERE bool step_common(
+	const struct walk *w, const struct walk_fresh *now, struct walk_fresh *next, uint64_t rule)
+{
+	uint64_t cfa = (TABLES_KIND(rule) == TABLES_SP ? now->sp : now->fp) + (uint64_t)TABLES_OFFSET(rule);
+	uint64_t slot = cfa + (uint64_t)(8 * TABLES_RA(rule)), word;
+	uint64_t fp = now->fp, fp_slot = 0;
+
+	if (__builtin_expect((TABLES_KIND(rule) != TABLES_SP && TABLES_KIND(rule) != TABLES_FP) || now->flags ||
+			cfa <= now->sp || !TABLES_RA(rule) || !readable_has(&w->s->readable, slot), 0))
+		return false;
+	if (TABLES_FP_SAVED(rule)) {
+		fp_slot = cfa + (uint64_t)(8 * TABLES_FP_SAVED(rule));
+		if (__builtin_expect(TABLES_FP_SAVED(rule) == TABLES_FP_LOST || !readable_has(&w->s->readable, fp_slot), 0))
+			return false;
+		fp = load(fp_slot);
+	}
+	word = load(slot);
+	next->pc = word & w->s->address_mask;
+	next->sp = cfa;
+	next->fp = fp;
+	next->pc_slot = slot;
+	next->pc_word = word;
+	next->fp_slot = fp_slot;
+	next->flags = 0;
+	return next->pc != 0;
 }
 
 /* ---- frames of the last walk ---- */
 
-/* Of frames[0..count) the number up to the innermost one whose words are not what they were; 0: all are. */
-static inline LOOKS_ANYWHERE uint32_t compare(const struct walk_state *s, uint32_t count)
+/* Whether these words are all what they were. They are all read, without a look in between: that is what is fast. */
+static inline LOOKS_ANYWHERE bool words_hold(const struct walk_check *c, uint32_t count)
 {
-	uint64_t mask = s->address_mask;
+	uint64_t changed = 0, changed2 = 0;
 
-	for (; count; count--) {
-		const struct walk_frame *f = &s->frames[count - 1];
+	for (; count >= 2; count -= 2, c += 2) {
+		changed |= load(c[0].at) ^ c[0].value;
+		changed2 |= load(c[1].at) ^ c[1].value;
+	}
+	if (count)
+		changed |= load(c->at) ^ c->value;
+	return !(changed | changed2);
+}
 
-		if (__builtin_expect((load(f->pc_slot) & mask) != f->pc, 0))
-			break;
-		if (f->fp_slot && __builtin_expect(load(f->fp_slot) != f->fp, 0))
+static inline uint32_t checks_of(const struct walk_state *s, uint32_t count)
+{
+	return count ? WALK_CHECKS(s->frames[count - 1].marks) : 0;
+}
+
+/* Of frames[0..count), some of whose words are not what they were, the number that the innermost such word leaves. */
+static __attribute__((noinline)) uint32_t count_that_may_hold(const struct walk_state *s, uint32_t count)
+{
+	while (count) {
+		uint32_t from = checks_of(s, count - 1), to = checks_of(s, count);
+
+		count--;
+		if (!words_hold(s->checks + from, to - from))
 			break;
 	}
 	return count;
 }
 
-static inline bool is_same(const struct walk_frame *a, const struct walk_frame *b)
+/* The words that led to frames[index], `needs_fp`: WALK_NEEDS_FP or 0; whoever comes after it has none so far. */
+static inline void put_checks(struct walk_state *s, uint32_t index, const struct walk_fresh *f, uint32_t needs_fp)
 {
-	return a->pc == b->pc && a->sp == b->sp && a->fp == b->fp && a->flags == b->flags;
+	uint32_t n = checks_of(s, index);
+
+	if (f->pc_slot)
+		s->checks[n++] = (struct walk_check){f->pc_slot, f->pc_word};
+	if (f->fp_slot && needs_fp)
+		s->checks[n++] = (struct walk_check){f->fp_slot, f->fp};
+	s->frames[index].fp = f->fp;
+	s->frames[index].marks = WALK_MARKS(n, (uint32_t)f->flags | needs_fp);
+}
+
+/* Whether the frame pointer matters in a frame from which `rule` led to one where it does, or does not. */
+static inline uint32_t needs_fp(const struct walk_fresh *f, uint32_t caller_needs)
+{
+	unsigned kind = TABLES_KIND(f->rule);
+
+	if (kind == TABLES_FP || kind == TABLES_FP_AT)
+		return WALK_NEEDS_FP;
+	if (kind != TABLES_SP || (TABLES_FP_SAVED(f->rule) && !(f->flags & WALK_EXACT)))
+		return 0;
+	return caller_needs;
 }
 
 /* Looks for the frame we stand on among the first *left of the last walk, which get fewer. True when the
  * last of them is it and everything further out still holds. */
-static inline bool is_known(struct walk *w, uint32_t *left)
+static inline __attribute__((always_inline)) bool is_known(
+	struct walk_state *s, const struct walk_fresh *now, uint32_t *left)
 {
-	struct walk_frame *frames = w->s->frames;
+	struct walk_frame *frames = s->frames, *f;
 	uint32_t n = *left;
 
-	while (n && frames[n - 1].sp < w->now.sp)
+	while (n && frames[n - 1].sp < now->sp)
 		n--;
 	*left = n;
-	if (!n || !is_same(&frames[n - 1], &w->now))
+	if (!n)
 		return false;
-
-	uint32_t bad = compare(w->s, n - 1);
-
-	if (!bad) {
-		/* It may have been reached another way. */
-		frames[n - 1].pc_slot = w->now.pc_slot;
-		frames[n - 1].fp_slot = w->now.fp_slot;
-		return true;
+	f = &frames[n - 1];
+	if (f->pc != now->pc || f->sp != now->sp || WALK_FLAGS(f->marks) != now->flags)
+		return false;
+	if ((f->marks & WALK_NEEDS_FP) && f->fp != now->fp)
+		return false;
+	if (__builtin_expect(!words_hold(s->checks, checks_of(s, n - 1)), 0)) {
+		/* What lies between this and the word leads there, too: not to be compared again. */
+		*left = count_that_may_hold(s, n - 1);
+		return false;
 	}
-	/* What is further in than the first word that has changed leads there, too: not to be compared again. */
-	*left = bad - 1;
-	return false;
+	/* It may have been reached another way. */
+	put_checks(s, n - 1, now, f->marks & WALK_NEEDS_FP);
+	return true;
 }
 
 /* ---- the whole ---- */
@@ -348,18 +420,24 @@ static enum walk_result cut(const struct walk_memory *m, struct walk_state *s)
 static enum walk_result keep(const struct walk_memory *m, struct walk_state *s, uint32_t kept, uint32_t fresh,
 	uint32_t parent, uint32_t *ret_node)
 {
-	struct walk_frame *to = s->frames + kept;
+	uint32_t needs = kept ? s->frames[kept - 1].marks & WALK_NEEDS_FP : 0;
 
-	for (uint32_t i = fresh; i-- > 0; to++) {
-		uint32_t node = node_find(m, s, parent, s->fresh[i].pc);
+	for (uint32_t i = fresh; i-- > 0; kept++) {
+		const struct walk_fresh *f = &s->fresh[i];
+		struct walk_frame *to = &s->frames[kept];
+		uint32_t node = node_find(m, s, parent, f->pc);
 
 		*ret_node = parent;
 		if (!node)
 			return cut(m, s);
-		*to = s->fresh[i];
+		to->pc = f->pc;
+		__asm__ volatile("" ::: "memory"); /* see enum step */
+		to->sp = f->sp;
 		to->node = parent = node;
+		needs = needs_fp(f, needs);
+		put_checks(s, kept, f, needs);
 	}
-	s->count = kept + fresh;
+	s->count = kept;
 	*ret_node = parent;
 	return WALK_WHOLE;
 }
@@ -373,22 +451,26 @@ static enum walk_result keep_innermost(
 	return result == WALK_WHOLE ? cut(m, s) : result;
 }
 
+/* From fresh[0]. */
 static enum walk_result walk_on(struct walk *w, uint32_t *ret_node)
 {
 	struct walk_state *s = w->s;
-	uint32_t left = s->count, fresh = 0;
-	enum step next = STEP_DONE;
+	struct walk_fresh *now = s->fresh;
+	uint32_t left = s->count, fresh;
+	enum step step = STEP_DONE;
 
-	while (next == STEP_DONE) {
-		if (left && is_known(w, &left))
+	for (; step == STEP_DONE; now++) {
+		fresh = (uint32_t)(now - s->fresh);
+		if (left && is_known(s, now, &left))
 			return left + fresh > WALK_MOST_FRAMES ? keep_innermost(w->m, s, fresh, ret_node)
 			       : keep(w->m, s, left, fresh, s->frames[left - 1].node, ret_node);
 		if (fresh == WALK_MOST_FRAMES)
 			return keep_innermost(w->m, s, fresh, ret_node);
-		s->fresh[fresh++] = w->now;
-		next = step(w);
+		now->rule = rule_of(w->m, s, now->pc, now->flags);
+		if (!step_common(w, now, now + 1, now->rule))
+			step = step_general(w, now, now + 1);
 	}
-	return next == STEP_LOST ? WALK_RAW : keep(w->m, s, 0, fresh, s->base, ret_node);
+	return step == STEP_LOST ? WALK_RAW : keep(w->m, s, 0, (uint32_t)(now - s->fresh), s->base, ret_node);
 }
 
 /* After the directory or what is mapped has changed. Frames stay when only the directory has: code that is still mapped has
@@ -421,13 +503,12 @@ enum walk_result walk_stack(const struct walk_memory *memory, struct walk_state 
 	uint64_t directory = __atomic_load_n(&memory->header->directory, __ATOMIC_ACQUIRE);
 	uint32_t gone = __atomic_load_n(&memory->header->modules_gone, __ATOMIC_RELAXED);
 	enum walk_result result = WALK_RAW;
-	struct walk w = {
-		.m = memory,
-		.s = state,
-		.now = {.pc = start->pc, .sp = start->sp, .fp = start->fp},
-	};
+	struct walk w; /* not all of it needs a value */
 	bool same;
 
+	w.m = memory;
+	w.s = state;
+	w.lr = 0;
 	w.before.count = UINT32_MAX;
 	*ret_node = SHARE_STACK_NONE;
 	if (__builtin_expect(directory != state->directory || gone != state->gone || !state->base, 0)) {
@@ -439,8 +520,10 @@ enum walk_result walk_stack(const struct walk_memory *memory, struct walk_state 
 		same = false;
 	if (!same)
 		state->count = 0;
-	if (state->readable.count)
+	if (state->readable.count) {
+		state->fresh[0] = (struct walk_fresh){.pc = start->pc, .sp = start->sp, .fp = start->fp};
 		result = walk_on(&w, ret_node);
+	}
 	/* Where a walk got lost it may have looked at anything, which need not be there next time. */
 	if (result == WALK_RAW) {
 		*ret_node = SHARE_STACK_NONE;

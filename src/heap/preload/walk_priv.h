@@ -11,21 +11,45 @@
 #include "heap/preload/walk.h"
 
 #define WALK_MOST_FRAMES 16384u
-#define WALK_RULE_CACHE 1024u /* powers of two */
+#define WALK_RULE_SETS 512u /* of two entries each; powers of two */
 #define WALK_NODE_CACHE 1024u
 #define WALK_RANGES 4u
 
-/* A frame and where its registers were read, so that it can be seen whether they would be read again. */
+/*
+ * A frame of the last walk that was whole.
+ *
+ * Its frame pointer matters only if a frame further out is found by it before it is saved or restored from elsewhere:
+ * where code keeps none the register holds anything, other things all the time, and no word of it is compared.
+ */
 struct walk_frame {
-	uint64_t pc, sp, fp;
-	uint64_t pc_slot; /* who called it returns there; never 0 in a frame that is kept, but of the innermost */
-	uint64_t fp_slot; /* 0: the frame that it called had not touched it */
+	uint64_t pc, sp;
+	uint64_t fp; /* what it was, if it matters */
 	uint32_t node;
-	uint32_t flags; /* WALK_EXACT, WALK_FP_LOST */
+	uint32_t marks; /* WALK_MARKS(checks, flags); checks: those of this frame and of all further out */
 };
 
-#define WALK_EXACT 1u   /* pc is where a signal came, not a return address */
-#define WALK_FP_LOST 2u /* fp is 0 and not known */
+#define WALK_MARKS(checks, flags) ((checks) << 4 | (flags))
+#define WALK_CHECKS(marks) ((marks) >> 4)
+#define WALK_FLAGS(marks) ((marks) & 7)
+
+#define WALK_EXACT 1u    /* pc is where a signal came, not a return address */
+#define WALK_FP_LOST 2u  /* fp is 0 and not known */
+#define WALK_LR_KNOWN 4u /* of a frame that a walk stands on: its link register is known */
+#define WALK_NEEDS_FP 8u /* of a frame that is kept: fp matters */
+
+/* A word that the walk read to get to a frame: while it is the same, so is the frame. */
+struct walk_check {
+	uint64_t at, value;
+};
+
+/* A frame that a walk has found, and the words that led to it. */
+struct walk_fresh {
+	uint64_t pc, sp, fp;
+	uint64_t pc_slot, pc_word; /* slot 0: none, it is where the walk began */
+	uint64_t fp_slot;          /* 0: the frame that it called had not touched it */
+	uint64_t flags;
+	uint64_t rule;             /* that led on from it */
+};
 
 struct walk_rule_entry {
 	uint64_t address, rule;
@@ -50,7 +74,7 @@ struct walk_readable {
 struct walk_state {
 	uint64_t directory;    /* header->directory that `rules` is of */
 	uint64_t address_mask; /* what it says */
-	uint64_t never;        /* 0: no return address is read here */
+	uint64_t never;        /* always 0 */
 	uint32_t gone;         /* header->modules_gone that all of this is of */
 	uint32_t base;         /* parent of outermost frames; 0: not looked up yet */
 	uint32_t count;        /* of `frames` */
@@ -58,10 +82,11 @@ struct walk_state {
 	bool stale;            /* code was unmapped that the directory still has */
 	uint8_t pad[23];
 	struct walk_readable readable;
-	struct walk_rule_entry rules[WALK_RULE_CACHE];
+	struct walk_rule_entry rules[WALK_RULE_SETS][2];
 	struct walk_node_entry nodes[WALK_NODE_CACHE];
-	struct walk_frame frames[WALK_MOST_FRAMES]; /* of the last walk that was whole, outermost first */
-	struct walk_frame fresh[WALK_MOST_FRAMES];  /* of this walk, innermost first */
+	struct walk_frame frames[WALK_MOST_FRAMES];     /* of the last walk that was whole, outermost first */
+	struct walk_check checks[2 * WALK_MOST_FRAMES]; /* of those */
+	struct walk_fresh fresh[WALK_MOST_FRAMES + 1];  /* of this walk, innermost first; the last is where it stands */
 };
 
 /* ---- readable.c ---- */
