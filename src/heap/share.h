@@ -98,7 +98,8 @@ struct share_header {
 	uint64_t lost[SHARE_LOST_COUNT];
 	uint32_t modules_gone;      /* + 1 right after code was unmapped (dlclose), before modules_wanted: its
 				     * addresses may mean other code from then on (SHARE_FIRST_PC) */
-	uint8_t pad2[4];
+	uint32_t gave_up;           /* 1: nothing was read for SHARE_GIVE_UP_MS while rings grew; it is off for good,
+				     * and what was in the rings, nodes and index is gone */
 
 	/* Both: chunks given back, a list through `next`. Low half: the first one; high half: + 1 with each change. */
 	uint64_t free_chunks;
@@ -254,6 +255,9 @@ struct share_note {
 #define SHARE_ENVIRONMENT "SONDE_HEAP"
 #define SHARE_WAIT_START_MS 2000
 #define SHARE_WAIT_LOAD_MS 20
+
+/* A target whose rings grow and to which no chunk is given back for so long takes its collector for dead. */
+#define SHARE_GIVE_UP_MS 5000
 
 struct share_hello {
 	char magic[8];

@@ -46,7 +46,7 @@ Event = collections.namedtuple("Event", "time type address size node extra tid r
 FIELDS = {"version": (8, "I"), "mode": (12, "I"), "clock": (16, "I"), "ready": (20, "I"), "pid": (24, "I"),
           "ring_count": (64, "I"), "chunk_count": (68, "I"), "node_count": (72, "I"), "modules_wanted": (76, "I"),
           "modules_gone": (120, "I"), "free_chunks": (128, "Q"), "rate": (192, "Q"), "modules_done": (208, "I"),
-          "stop": (212, "I"), "chunk_limit": (216, "I")}
+          "gave_up": (124, "I"), "stop": (212, "I"), "chunk_limit": (216, "I")}
 
 
 class Target:

@@ -8,9 +8,7 @@ import sys
 # Functions that only compute or that are system calls; those that are looked for when the program starts (dlsym), and
 # two of threads, which allocate nothing for a process's first keys.
 TAKEN = {"__errno_location", "clock_gettime", "getauxval", "environ", "dlsym", "pthread_key_create",
-         "pthread_setspecific", "memcpy", "memset",
-         # Of the library itself, while it is built without them.
-         "walk_forget", "walk_stack", "walk_state_bytes"}
+         "pthread_setspecific", "memcpy", "memset"}
 GIVEN = {"malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "posix_memalign", "aligned_alloc", "valloc",
          "pvalloc", "cfree", "free_sized", "free_aligned_sized", "malloc_usable_size", "dlopen", "dlmopen", "dlclose"}
 

@@ -43,6 +43,14 @@ static inline void world_end(void)
 	memset(&thread, 0, sizeof(thread));
 }
 
+/* A ring for this thread, whose stacks are of no interest. */
+static inline void world_claim(void)
+{
+	if (!thread_claim(&thread))
+		abort();
+	thread.walk = NULL;
+}
+
 /* As a collector gives a chunk back. */
 static inline void world_give_back(uint32_t index)
 {

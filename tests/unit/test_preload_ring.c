@@ -257,6 +257,7 @@ TEST(sampled_blocks_are_marked_and_their_rate_is_told)
 	const uint64_t *e;
 
 	world_begin(SHARE_SAMPLED, 1000);
+	world_claim();
 	thread.random = 1;
 	thread.rate = 500;
 	check(take_begin_sampled(&thread, 64));
@@ -282,8 +283,10 @@ static uint32_t freed_as(bool other_before)
 	uint32_t type;
 
 	world_begin(SHARE_SAMPLED, 1000);
+	world_claim();
 	preload.size_mask = SAMPLE_BYTES_MASK;
 	thread.random = 1;
+	thread.rate = 500;
 	check(take_begin_sampled(&thread, 64));
 	take_allocated(&thread, (void *)0x5000, 64, &here);
 	take_end(&thread);
@@ -308,6 +311,7 @@ TEST(a_large_size_has_a_word_of_its_own)
 	struct walk_start here = {0};
 
 	world_begin(SHARE_EXACT, 0);
+	world_claim();
 	check(take_begin_sampled(&thread, 1ull << 33));
 	take_allocated(&thread, (void *)0x5000, 1ull << 33, &here);
 	take_end(&thread);
@@ -345,11 +349,40 @@ TEST(failures_are_not_written)
 	world_end();
 }
 
+/* Nobody reads: the preload gives up once that is certain, and not before. */
+TEST(without_a_reader_it_gives_up)
+{
+	struct share_header *h;
+
+	world_begin(SHARE_EXACT, 0);
+	h = preload.memory.header;
+	for (uint32_t i = 0; i < 3 * SHARE_CHUNK_ROOM / 24; i++)
+		put_value(i);
+	check_u64(preload.state, PRELOAD_ON);
+	check(preload.idle_since_ns != 0);
+	/* As if it had been long, but then something was given back. */
+	preload.idle_since_ns -= 2 * SHARE_GIVE_UP_MS * 1000000ull;
+	world_give_back(1);
+	chunk_take();
+	for (uint32_t i = 0; i < 3 * SHARE_CHUNK_ROOM / 24; i++)
+		put_value(i);
+	check_u64(preload.state, PRELOAD_ON);
+	check_u64(h->gave_up, 0);
+	preload.idle_since_ns -= 2 * SHARE_GIVE_UP_MS * 1000000ull;
+	for (uint32_t i = 0; i < 3 * SHARE_CHUNK_ROOM / 24; i++)
+		put_value(i);
+	check_u64(preload.state, PRELOAD_OFF);
+	check_u64(h->gave_up, 1);
+	check(!take_begin(&thread));
+	check(thread.left == INT64_MAX);
+	world_end();
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(events_stay_in_order_over_chunks), T(what_finds_no_chunk_is_counted),
 		T(a_ring_is_gone_on_with), T(without_a_ring_it_is_counted), T(threads_share_rings_one_after_the_other),
 		T(a_chunk_has_one_owner), T(a_damaged_list_of_chunks_is_not_followed),
 		T(sampled_blocks_are_marked_and_their_rate_is_told), T(a_free_right_after_says_so),
-		T(a_large_size_has_a_word_of_its_own), T(calls_from_within_are_counted), T(failures_are_not_written));
+		T(a_large_size_has_a_word_of_its_own), T(calls_from_within_are_counted), T(failures_are_not_written), T(without_a_reader_it_gives_up));
 }

@@ -41,6 +41,8 @@ struct preload {
 	uint32_t early;          /* calls that came too early */
 	bool has_key;            /* `key` is there: threads tell when they end */
 	uint32_t key;            /* pthread_key_t */
+	uint64_t idle_list;      /* the header's free_chunks when a ring grew last */
+	uint64_t idle_since_ns;  /* since when it is the same; 0: it was not, the last time */
 	struct walk_memory memory;
 	struct share_ring *rings;
 	uint8_t *filter_counts;
@@ -87,6 +89,9 @@ bool preload_ready(struct thread *t);
 
 /* Nothing is written any more, in no thread, for ever. */
 void preload_off(void);
+
+/* The same, because nobody reads any more; the memory is given back. */
+void preload_give_up(void);
 
 /* Waits until the collector knows the code that is mapped now, at most so long. */
 void preload_wait(uint32_t milliseconds);

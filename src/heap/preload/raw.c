@@ -3,10 +3,10 @@
  * Stacks that cannot be walked here: the registers of the hook's caller and the bytes above its stack pointer.
  *
  * The code between a hook and here is compiled so that it does not use the registers that a function has to preserve
- * (src/heap/meson.build), and what it calls puts them back: so they still are the caller's. The bytes are copied by the
- * kernel, which stops where the stack does, whatever stack it is.
+ * (src/heap/meson.build), and what it calls puts them back: so they still are the caller's. Bytes are taken as far
+ * as memory can be read, whatever stack it is.
  */
-#include <sys/uio.h>
+#include <errno.h>
 
 #include "heap/preload/clock.h"
 #include "heap/preload/preload.h"
@@ -69,32 +69,35 @@ static void keep_registers(struct share_raw_stack *raw, const struct walk_start 
 #endif
 }
 
+/* How many bytes from `at` can be read: whole pages are, or are not. A system call that reads eight bytes of them and then
+ * does nothing, as in readable.c. */
+static uint64_t readable(uint64_t at, uint64_t most)
+{
+	uint64_t end = at;
+
+	while (end < at + most) {
+		if (sys6(SYS_rt_sigprocmask, -1, end & ~7ull, 0, 8, 0, 0) != -EINVAL)
+			break;
+		end = (end | (SHARE_PAGE - 1)) + 1;
+	}
+	return (end < at + most ? end - at : most) & ~7ull;
+}
+
 static bool raw_take(struct thread *t, const struct walk_start *here)
 {
 	struct share_raw_stack *raw = (void *)ring_reserve(t, sizeof(*raw) + RAW_BYTES);
-	struct iovec to, pages[RAW_BYTES / SHARE_PAGE + 1];
-	int count = 0;
-	long got;
+	const uint64_t *from = (const uint64_t *)(uintptr_t)here->sp;
+	uint64_t *to;
 
 	if (!raw)
 		return false;
-	to = (struct iovec){.iov_base = raw + 1, .iov_len = RAW_BYTES};
-	/* Page by page: of a piece that is not all there nothing might be copied. */
-	for (uint64_t at = here->sp, end = at + RAW_BYTES; at < end; count++) {
-		uint64_t next = (at | (SHARE_PAGE - 1)) + 1;
-
-		if (next > end)
-			next = end;
-		pages[count] = (struct iovec){.iov_base = (void *)(uintptr_t)at, .iov_len = next - at};
-		at = next;
-	}
-	got = sys6(SYS_process_vm_readv, preload.memory.header->pid, &to, 1, pages, count, 0);
-	if (got < 0)
-		got = 0;
+	to = (uint64_t *)(void *)(raw + 1);
 	keep_registers(raw, here);
 	raw->time = clock_before(preload.clock);
 	raw->stack_start = here->sp;
-	raw->stack_bytes = (uint64_t)got & ~7ull;
+	raw->stack_bytes = readable(here->sp, RAW_BYTES);
+	for (uint64_t i = 0; i < raw->stack_bytes / 8; i++)
+		to[i] = from[i];
 	raw->bytes = sizeof(*raw) + raw->stack_bytes;
 	raw->word = SHARE_WORD(SHARE_RAW, 0);
 	ring_commit(t, (uint32_t)raw->bytes);

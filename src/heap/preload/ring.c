@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "heap/preload/ring.h"
 
+#include "heap/preload/clock.h"
+
 /* Whoever loses so many races for the list of free chunks takes a new one. */
 #define TAKE_TRIES 64
 
@@ -50,6 +52,21 @@ uint32_t chunk_take(void)
 	return index;
 }
 
+/* A ring is full, and the chunk that it leaves behind will be given back, as those of others are, if anybody reads them.
+ * Whoever is late here by a race looks again with the next chunk. */
+static void look_for_reader(struct share_header *h)
+{
+	uint64_t list = __atomic_load_n(&h->free_chunks, __ATOMIC_RELAXED);
+	uint64_t since = __atomic_load_n(&preload.idle_since_ns, __ATOMIC_RELAXED), now = clock_ns(CLOCK_MONOTONIC);
+
+	if (list != __atomic_load_n(&preload.idle_list, __ATOMIC_RELAXED) || !since) {
+		__atomic_store_n(&preload.idle_since_ns, now, __ATOMIC_RELAXED);
+		__atomic_store_n(&preload.idle_list, list, __ATOMIC_RELAXED);
+	} else if (now > since && now - since > SHARE_GIVE_UP_MS * 1000000ull) {
+		preload_give_up();
+	}
+}
+
 uint64_t *ring_grow(struct thread *t, uint32_t bytes)
 {
 	struct share_ring *ring;
@@ -58,6 +75,7 @@ uint64_t *ring_grow(struct thread *t, uint32_t bytes)
 	if (!t->chunk && !thread_claim(t))
 		return NULL;
 	if (t->used + bytes > SHARE_CHUNK_ROOM) {
+		look_for_reader(preload.memory.header);
 		ring = &preload.rings[t->ring - 1];
 		index = chunk_take();
 		if (!index) {

@@ -25,6 +25,7 @@
 #ifndef PRELOAD_OF_PROGRAM
 #include "heap/preload/real.h"
 #endif
+#include "heap/preload/ring.h"
 #include "heap/preload/sample.h"
 #include "heap/preload/sys.h"
 
@@ -292,8 +293,8 @@ void preload_wait(uint32_t milliseconds)
 	uint32_t wanted = __atomic_load_n(&h->modules_wanted, __ATOMIC_ACQUIRE), done;
 
 	for (; now < end && !h->stop; now = clock_ns(CLOCK_MONOTONIC)) {
-		struct timespec left = {.tv_sec = (time_t)((end - now) / 1000000000u),
-			.tv_nsec = (long)((end - now) % 1000000000u)};
+		/* A wake that is missed costs no more than this. */
+		struct timespec left = {.tv_nsec = (long)(end - now < 50000000u ? end - now : 50000000u)};
 
 		done = __atomic_load_n(&h->modules_done, __ATOMIC_ACQUIRE);
 		if ((int32_t)(done - wanted) >= 0)
@@ -338,6 +339,16 @@ void preload_off(void)
 	preload.size_mask = 0;
 	__atomic_store_n(&preload.filter, no_filter, __ATOMIC_RELEASE);
 	__atomic_store_n(&preload.state, PRELOAD_OFF, __ATOMIC_RELEASE);
+}
+
+void preload_give_up(void)
+{
+	uint8_t *at = (uint8_t *)preload.memory.header;
+
+	__atomic_store_n(&preload.memory.header->gave_up, 1, __ATOMIC_RELEASE);
+	preload_off();
+	/* Threads that are in the middle of an event write it to pages that are new and nobody's; tables are not ours. */
+	sys3(SYS_madvise, at + SHARE_INDEX_AT, SHARE_TABLES_AT - SHARE_INDEX_AT, MADV_REMOVE);
 }
 
 static void start(void)
@@ -431,6 +442,29 @@ __attribute__((constructor)) static void begin(void)
 	t->busy = 1;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	preload_ready(t);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	t->busy = 0;
+}
+
+/* The end of the process by exit, as an event: what is live now was live at its end. */
+__attribute__((destructor)) static void end(void)
+{
+	struct thread *t = &thread;
+	uint64_t *e;
+
+	if (t->busy || preload.state != PRELOAD_ON || !*preload.alive)
+		return;
+	t->busy = 1;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	/* A child of vfork that exits the wrong way is not the process. */
+	if (preload_ready(t) && preload.memory.header->pid == (uint32_t)sys3(SYS_getpid, 0, 0, 0)) {
+		e = ring_reserve(t, 16);
+		if (e) {
+			e[0] = clock_before(preload.clock);
+			e[1] = SHARE_WORD(SHARE_PROCESS_END, 0);
+			ring_commit(t, 16);
+		}
+	}
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	t->busy = 0;
 }

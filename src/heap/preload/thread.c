@@ -16,6 +16,7 @@
 #include "heap/preload/sys.h"
 
 #pragma weak pthread_setspecific
+/* Not in programs that only say things themselves, without stacks. */
 #pragma weak walk_stack
 #pragma weak walk_state_bytes
 #pragma weak walk_forget
