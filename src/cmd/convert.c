@@ -9,9 +9,12 @@
 #include "cmd/load.h"
 #include "cmd/options.h"
 #include "format/format.h"
+#include "profile/heap.h"
 
 struct convert_args {
 	const char *to;
+	const char *sort;
+	enum heap_order order; /* of `sort` */
 	bool list, quiet;
 	struct load_request load;
 };
@@ -22,6 +25,8 @@ static const struct option_spec convert_options[] = {
 	OPTION_FLAG(0, "list", struct convert_args, list,
 		"list the formats, what reads them and what they cannot hold"),
 	OPTION_FLAG('q', "quiet", struct convert_args, quiet, "do not say what is lost"),
+	OPTION_STRING(0, "sort", struct convert_args, sort, "WHAT",
+		"of allocations, for formats with one number a stack: live, leaked, growth, peak, total, temporary, cross, count"),
 	OPTIONS_LOAD(struct convert_args, load),
 	OPTIONS_END,
 };
@@ -89,7 +94,9 @@ static int convert(const struct convert_args *args, const struct format_ops *for
 
 	if (load_profile(usage.command, in, &args->load, &p, err))
 		return cmd_failed(usage.command, err);
-	rc = cmd_open_output(out_path, &out, err);
+	rc = p->heap && !p->samples.len ? profile_heap_weigh(p, args->order, err) : 0;
+	if (!rc)
+		rc = cmd_open_output(out_path, &out, err);
 	if (!rc)
 		rc = format->write(p, out, err);
 	profile_free(p);
@@ -116,6 +123,8 @@ int cmd_convert(int argc, char **argv)
 	if (rest.count < 2)
 		return options_complain(
 			&usage, "what to read and what to write must both be named");
+	if (args.sort && heap_order_by_name(args.sort, &args.order))
+		return options_complain(&usage, "--sort %s: there is no such order", args.sort);
 	status = load_check(&usage, &args.load);
 	if (status == STATUS_OK)
 		status = choose(&args, rest.args[1], &format);

@@ -56,6 +56,8 @@ int load_check(const struct options_usage *usage, struct load_request *request)
 		return options_complain(usage, "--idle and --no-idle at the same time");
 	if (status == STATUS_OK && request->python_only && request->native_only)
 		return options_complain(usage, "--python-only and --native-only at the same time");
+	if (status == STATUS_OK && request->to_ns && request->to_ns <= request->from_ns)
+		return options_complain(usage, "--to is not after --from");
 	return status;
 }
 
@@ -80,7 +82,7 @@ static int check_anything(const char *path, const struct profile *p, bool filter
 	const struct capture_damage *d = &p->damage;
 	bool broken = d->bad_blocks || d->missing_blocks || d->bad_records || d->truncated;
 
-	if (p->samples.len || filtered || !broken)
+	if (p->samples.len || p->heap || filtered || !broken)
 		return 0;
 	return err_set(err, EBADMSG, "%s: no sample is readable in this damaged recording", path);
 }
@@ -108,6 +110,8 @@ int load_profile(const char *command, const char *path, const struct load_reques
 		.native_only = request->native_only,
 		.gil = request->gil,
 		.tasks = request->tasks,
+		.heap_from_ns = request->from_ns,
+		.heap_to_ns = request->to_ns,
 		.idle_apart = !request->idle && (request->no_idle || request->idle_apart),
 	};
 	rc = profile_load(path, &options, &p, err);
@@ -118,6 +122,8 @@ int load_profile(const char *command, const char *path, const struct load_reques
 	tell_damage(command, path, p);
 	if (request->tasks && !p->task_ns)
 		rc = err_set(err, ENODATA, "%s has no time of tasks in it: record with --tasks", path);
+	if (!rc && (request->from_ns || request->to_ns) && !p->heap)
+		rc = err_set(err, EINVAL, "%s has no allocations in it, which --from and --to are of", path);
 	rc = rc ? rc : check_anything(path, p,
 		given || request->threads.main_only || request->threads.tid || request->states,
 		err);

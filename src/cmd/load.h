@@ -18,6 +18,7 @@ struct load_request {
 	bool idle_apart; /* what the command does when neither --idle nor --no-idle is given */
 	bool brief_waits; /* as in struct profile_filter */
 	uint32_t states;  /* set by load_check() */
+	uint64_t from_ns, to_ns; /* of allocations, since the recording began; to_ns 0: to its end */
 };
 
 /* The rows of a command's options that select what is loaded. */
@@ -43,6 +44,13 @@ struct load_request {
 			"only samples of threads that held Python's interpreter lock"),            \
 		OPTION_FLAG(0, "tasks", type, member.tasks,                                        \
 			"time of asyncio's tasks instead of threads: of what was recorded with --tasks")
+
+/* What is shown of allocations; of recordings that have some. */
+#define OPTIONS_RANGE(type, member)                                                                \
+	OPTION_DURATION(0, "from", type, member.from_ns, "TIME", 0, UINT64_MAX,                    \
+		"of allocations: only what happened after so much time of the recording"),         \
+		OPTION_DURATION(0, "to", type, member.to_ns, "TIME", 1, UINT64_MAX,                \
+			"of allocations: only what happened before that")
 
 /* STATUS_OK, or the complaint about the options has been made and this is the exit status. */
 int load_check(const struct options_usage *usage, struct load_request *request);

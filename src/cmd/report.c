@@ -15,6 +15,9 @@ struct report_args {
 	bool text, json, svg, folded, dump, tree, inverted;
 	uint64_t top;
 	const char *output;
+	const char *sort;
+	enum heap_order order; /* of `sort` */
+	uint64_t site;
 	struct load_request load;
 };
 
@@ -37,6 +40,12 @@ static const struct option_spec report_options[] = {
 	OPTION_STRING(
 		'o', "output", struct report_args, output, "FILE", "write there, not to stdout"),
 	OPTIONS_LOAD(struct report_args, load),
+	OPTION_HEADING("Of recordings of allocations (sonde heap):"),
+	OPTION_STRING(0, "sort", struct report_args, sort, "WHAT",
+		"live (also for --svg and --folded), leaked, growth, peak, total, temporary, cross (freed by another thread), "
+		"count"),
+	OPTION_NUMBER(0, "site", struct report_args, site, "N", 1, UINT32_MAX, "everything about site N of that order"),
+	OPTIONS_RANGE(struct report_args, load),
 	OPTIONS_END,
 };
 
@@ -54,6 +63,7 @@ static const struct options_usage usage = {
 			{"Where is the time?", "sonde report"},
 			{"A flame graph of the worker threads",
 				"sonde report --svg -t '^worker' -o workers.svg"},
+			{"Who leaks, in a recording of allocations", "sonde report heap.sonde --sort growth"},
 		},
 	.max_arguments = 1,
 };
@@ -73,17 +83,25 @@ static struct term output_term(FILE *out)
 	return t;
 }
 
-static int draw(const struct report_args *args, const struct profile *p, FILE *out, struct err *err)
+static int draw(const struct report_args *args, struct profile *p, FILE *out, struct err *err)
 {
 	struct view_options o = {
 		.term = output_term(out),
 		.top = args->top,
 		.inverted = args->inverted,
 		.tree = args->tree,
+		.heap_order = args->order,
+		.heap_site = args->site,
 	};
 	struct buf text = {0};
-	int rc;
+	int rc = 0;
 
+	/* Pictures and trees of allocations are of the bytes that --sort names. */
+	if (p->heap && !p->samples.len && (args->folded || args->svg || args->tree)) {
+		rc = profile_heap_weigh(p, args->order, err);
+		if (rc)
+			return rc;
+	}
 	if (args->folded)
 		return format_folded.write(p, out, err);
 	if (args->json)
@@ -119,6 +137,8 @@ static int report(const struct report_args *args, const char *path, struct err *
 
 	if (!rc && !args->dump)
 		rc = load_profile(usage.command, path, &args->load, &p, err);
+	if (!rc && p && !p->heap && (args->sort || args->site))
+		rc = err_set(err, EINVAL, "%s has no allocations in it, which --sort and --site are of", path);
 	if (!rc)
 		rc = cmd_open_output(args->output, &out, err);
 	if (!rc)
@@ -142,6 +162,11 @@ static int check(struct report_args *args)
 	if (args->svg && !args->output && isatty(STDOUT_FILENO))
 		return options_complain(
 			&usage, "an SVG is not for terminals: name a file with -o flame.svg");
+	if (args->sort && heap_order_by_name(args->sort, &args->order))
+		return options_complain(&usage,
+			"--sort %s: there are live, leaked, growth, peak, total, temporary, cross and count", args->sort);
+	if (args->site && (args->json || args->svg || args->folded || args->dump || args->tree))
+		return options_complain(&usage, "--site is of text");
 	/* For people. Scripts and other tools get everything. */
 	args->load.idle_apart = !args->json && !args->svg && !args->folded;
 	args->load.brief_waits = !views && !args->tree;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Folded stacks: one line a different stack, "root;caller;leaf N", N in samples. With time off the
- * CPU, N is in nanoseconds: samples on the CPU and intervals off it have no other common measure.
+ * CPU, N is in nanoseconds (of allocations in bytes): samples on the CPU and intervals off it have no other common measure.
  *
  * The text has no escapes of its own, so ';' in a name is written as ':' and line breaks as spaces:
  * a reader then sees one frame where there is one. Paths come from the call tree, which is made

@@ -5,11 +5,13 @@
  * One Location a frame, with a Line for each inlined function and the real one last; one Mapping
  * a module, the main program first. Samples of the same thread, stack and end are one Sample with
  * two values, the number and the CPU time; with time off the CPU there are two more, that time and the
- * sum of both, which is what `go tool pprof` then shows first. Field numbers are those of the .proto; messages that are not samples fit in memory,
+ * sum of both, which is what `go tool pprof` then shows first. Of allocations there are the four values that Go's own
+ * heap profiles have, under their names. Field numbers are those of the .proto; messages that are not samples fit in memory,
  * samples are compressed as they are made.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -17,6 +19,7 @@
 #include "base/clock.h"
 #include "base/intern.h"
 #include "format/format_priv.h"
+#include "profile/heap.h"
 
 /* ---- the wire format (protobuf.dev/programming-guides/encoding) ---- */
 
@@ -227,10 +230,47 @@ static void send_sample(struct pprof *w, const struct sample_group *g)
 	send(w, PROFILE_SAMPLE);
 }
 
+/* Whole, and in the order of send_types(). */
+static void send_site(struct pprof *w, const struct heap_site *s)
+{
+	const struct profile *p = w->p;
+	const struct profile_thread *t = &p->threads.data[s->thread];
+	double values[] = {s->sum.number[HEAP_ALLOCATED], s->sum.number[HEAP_ALLOCATED_BYTES], s->sum.live, s->sum.live_bytes};
+	struct buf packed = {0};
+
+	for (uint32_t n = s->stack; n != PROFILE_NONE; n = p->nodes.data[n].parent)
+		buf_uleb(&packed, (uint64_t)p->nodes.data[n].frame + 1);
+	if (packed.len)
+		bytes(&w->inner, 1, packed.data, packed.len);
+	buf_clear(&packed);
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		buf_uleb(&packed, (uint64_t)round(fmin(values[i], 1e18)));
+	bytes(&w->inner, 2, packed.data, packed.len);
+	label_string(w, "thread", t->name);
+	label_number(w, "tid", t->tid);
+	label_string(w, "process", t->process);
+	label_number(w, "pid", t->pid);
+	w->failed |= packed.failed;
+	buf_release(&packed);
+	send(w, PROFILE_SAMPLE);
+}
+
+static bool is_heap(const struct profile *p)
+{
+	return p->heap && (p->mode == PROFILE_HEAP || !p->samples.len);
+}
+
 static int send_samples(struct pprof *w, struct err *err)
 {
 	struct sample_groups groups = {0};
-	int rc = group_samples(w->p, &groups, err);
+	int rc = 0;
+
+	if (is_heap(w->p)) {
+		vec_each(&w->p->heap->sites, s)
+			send_site(w, s);
+		return 0;
+	}
+	rc = group_samples(w->p, &groups, err);
 
 	vec_each(&groups, g)
 		send_sample(w, g);
@@ -410,11 +450,21 @@ static void add_comment(struct pprof *w, const char *fmt, ...)
 /* What readers show when they are not asked for anything else. */
 static const char *main_type(const struct profile *p)
 {
+	if (is_heap(p))
+		return "inuse_space";
 	return p->mode == PROFILE_CPU ? "cpu" : p->mode == PROFILE_WALL ? "wall" : "off_cpu";
 }
 
 static void send_types(struct pprof *w)
 {
+	if (is_heap(w->p)) {
+		send_value_type(w, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");
+		send_value_type(w, PROFILE_SAMPLE_TYPE, "alloc_space", "bytes");
+		send_value_type(w, PROFILE_SAMPLE_TYPE, "inuse_objects", "count");
+		send_value_type(w, PROFILE_SAMPLE_TYPE, "inuse_space", "bytes");
+		send_value_type(w, PROFILE_PERIOD_TYPE, "space", "bytes");
+		return;
+	}
 	send_value_type(w, PROFILE_SAMPLE_TYPE, "samples", "count");
 	if (w->p->mode != PROFILE_OFF_CPU)
 		send_value_type(w, PROFILE_SAMPLE_TYPE, "cpu", "nanoseconds");
@@ -427,6 +477,12 @@ static void send_types(struct pprof *w)
 		send_value_type(w, PROFILE_PERIOD_TYPE, "cpu", "nanoseconds");
 }
 
+/* Bytes between two samples; 1: all of them. */
+static uint64_t heap_period(const struct profile_heap *h)
+{
+	return h->least_rate > 1 ? (uint64_t)fmin(h->least_rate, 1e18) : 1;
+}
+
 static void send_facts(struct pprof *w)
 {
 	const struct profile *p = w->p;
@@ -437,10 +493,14 @@ static void send_facts(struct pprof *w)
 	integer(&w->message, PROFILE_TIME_NANOS, p->start_realtime_ns);
 	integer(&w->message, PROFILE_DURATION_NANOS,
 		p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0);
-	integer(&w->message, PROFILE_PERIOD,
-		rate && p->mode != PROFILE_OFF_CPU ? NS_PER_S / rate : 0);
+	integer(&w->message, PROFILE_PERIOD, is_heap(p) ? heap_period(p->heap)
+		: rate && p->mode != PROFILE_OFF_CPU ? NS_PER_S / rate : 0);
 	integer(&w->message, PROFILE_DEFAULT_SAMPLE_TYPE, string_id(w, main_type(p)));
 	add_comment(w, "recorded by sonde%s%s", command ? ": " : "", command ? command : "");
+	if (is_heap(p)) {
+		flush(w);
+		return;
+	}
 	add_comment(w, "stacks: %.1f%% rooted, %.1f%% truncated", q->rooted_pct, q->truncated_pct);
 	add_comment(w, "frames: %.1f%% guessed, %.1f%% unresolved", q->guessed_frames_pct,
 		q->unresolved_frames_pct);

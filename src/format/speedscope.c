@@ -118,9 +118,9 @@ static int write_profile(struct scope *s, const char *name, const struct looks *
 		first ? "{\"type\":\"sampled\",\"name\":" : ",\n{\"type\":\"sampled\",\"name\":");
 	buf_json(&s->line, name);
 	buf_printf(&s->line,
-		",\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%" PRIu64 ",\n"
+		",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64 ",\n"
 		"\"samples\":[",
-		end);
+		s->p->mode == PROFILE_HEAP ? "bytes" : "nanoseconds", end);
 	for (size_t i = 0; i < looks->len; i++) {
 		if (i)
 			buf_char(&s->line, ',');

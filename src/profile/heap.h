@@ -25,6 +25,19 @@ struct heap_process {
 	const char *uncovered; /* what is not seen, in words; NULL: nothing is known to be missing */
 };
 
+/* What sites can be measured by. */
+enum heap_order {
+	HEAP_BY_LIVE,
+	HEAP_BY_LEAKED,
+	HEAP_BY_GROWTH, /* what grows first, then by the rate */
+	HEAP_BY_PEAK,
+	HEAP_BY_TOTAL,
+	HEAP_BY_TEMPORARY,
+	HEAP_BY_CROSS,
+	HEAP_BY_COUNT, /* how many blocks are live */
+	HEAP_ORDERS,
+};
+
 /* How much memory of a site is live goes on changing in this way (docs/heuristics/heap-leaks.md). */
 enum heap_trend {
 	HEAP_TREND_UNKNOWN, /* there are too few moments to tell */
@@ -73,7 +86,7 @@ struct heap_point {
 	float live_bytes, variance;
 };
 
-/* All processes together. */
+/* All processes together, as long as they run. */
 struct heap_total {
 	uint64_t time_ns;
 	double live, live_bytes, allocated_bytes;
@@ -111,6 +124,7 @@ struct profile_heap {
 	bool range;               /* the filter asked for a part of the recording */
 	bool filtered;            /* threads were left out */
 	bool sampled;             /* at least one process was */
+	enum heap_order weighed;  /* what samples weigh (profile_heap_weigh()) */
 	double least_rate;        /* of sampled processes: the largest rate in bytes; 0: none */
 };
 
@@ -142,18 +156,6 @@ struct heap_spot {
 	struct heap_sum sum;
 	struct heap_growth growth;
 	size_t first, count; /* its sites: order[first] and on, the largest first in what was sorted by */
-};
-
-enum heap_order {
-	HEAP_BY_LIVE,
-	HEAP_BY_LEAKED,
-	HEAP_BY_GROWTH, /* what grows first, then by the rate */
-	HEAP_BY_PEAK,
-	HEAP_BY_TOTAL,
-	HEAP_BY_TEMPORARY,
-	HEAP_BY_CROSS,
-	HEAP_BY_COUNT, /* how many blocks are live */
-	HEAP_ORDERS,
 };
 
 /* "live", "leaked"...; -EINVAL for other words. */

@@ -15,6 +15,11 @@ static double number_of(double stored)
 	return stored > 0 && stored < MOST ? stored : 0;
 }
 
+static double more(double now, double before)
+{
+	return now > before ? now - before : 0;
+}
+
 static struct profile_heap *heap_of(struct loader *l)
 {
 	if (!l->p->heap)
@@ -138,6 +143,12 @@ static void take_numbers(struct heap_sum *sum, const struct record_heap_state *r
 	sum->samples = r->samples;
 }
 
+/* Who counts calls alone knows nothing of frees. */
+static bool frees_known(const struct profile_heap *h, const struct heap_site *s)
+{
+	return s->process == PROFILE_NONE || h->processes.data[s->process].precision != HEAP_CALLS;
+}
+
 static int add_point(struct profile_heap *h, struct heap_site *site, const struct record_heap_state *r)
 {
 	bool failed = false;
@@ -145,7 +156,7 @@ static int add_point(struct profile_heap *h, struct heap_site *site, const struc
 	struct heap_point point = {
 		.moment = moment_index(h, r->time_ns, &failed),
 		.next = PROFILE_NONE,
-		.live_bytes = live > 0 ? (float)live : 0,
+		.live_bytes = live > 0 && frees_known(h, site) ? (float)live : 0,
 		.variance = (float)number_of(r->variance[HEAP_VAR_LIVE_BYTES]),
 	};
 	uint32_t at = (uint32_t)h->points.len;
@@ -275,8 +286,8 @@ static int load_total(struct loader *l, const struct record_heap_total *r)
 	struct profile_heap *h = heap_of(l);
 	struct heap_total t = {
 		.time_ns = r->time_ns,
-		.live = number_of(r->live),
-		.live_bytes = number_of(r->live_bytes),
+		.live = more(number_of(r->live), number_of(r->ended)),
+		.live_bytes = more(number_of(r->live_bytes), number_of(r->ended_bytes)),
 		.allocated_bytes = number_of(r->allocated_bytes),
 		.rss_bytes = (double)r->rss_bytes,
 	};
@@ -389,21 +400,19 @@ void loader_heap_move_nodes(struct loader *l, const uint32_t *as)
 
 /* ---- the end ---- */
 
-static double more(double now, double before)
+static void live_of(struct heap_sum *s, bool frees_known)
 {
-	return now > before ? now - before : 0;
-}
+	if (!frees_known)
+		return;
 
-static void live_of(struct heap_sum *s)
-{
 	s->live = more(s->number[HEAP_ALLOCATED], s->number[HEAP_FREED]);
 	s->live_bytes = more(s->number[HEAP_ALLOCATED_BYTES], s->number[HEAP_FREED_BYTES]);
 }
 
 /* What happened between two states. Peaks are no sums: those of the end stay. */
-static void subtract(struct heap_sum *s, struct heap_sum *before)
+static void subtract(struct heap_sum *s, struct heap_sum *before, bool frees_known)
 {
-	live_of(before);
+	live_of(before, frees_known);
 	s->before = before->live;
 	s->before_bytes = before->live_bytes;
 	for (size_t i = 0; i < HEAP_NUMBERS; i++)
@@ -492,9 +501,9 @@ static void finish_sites(struct loader *l)
 	for (size_t i = 0; i < h->sites.len; i++) {
 		struct heap_site *s = &h->sites.data[i];
 
-		live_of(&s->sum);
+		live_of(&s->sum, frees_known(h, s));
 		if (l->heap.ranged)
-			subtract(&s->sum, &l->heap.before.data[i]);
+			subtract(&s->sum, &l->heap.before.data[i], frees_known(h, s));
 		else
 			find_leaked(l, s);
 		if (!h->peak_ns && h->range)

@@ -214,6 +214,7 @@ void heap_spots_release(struct heap_spots *s)
 int profile_heap_weigh(struct profile *p, enum heap_order order, struct err *err)
 {
 	p->mode = PROFILE_HEAP;
+	p->heap->weighed = order;
 	p->samples.len = 0;
 	p->total_weight = p->cpu_ns = p->watched_ns = 0;
 	if (vec_reserve(&p->samples, p->heap->sites.len))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "view/heap_priv.h"
 #include "view/view_priv.h"
 
 /* ---- losses ---- */
@@ -125,6 +126,11 @@ void facts_headline(const struct profile *p, const struct term *t, struct buf *o
 {
 	struct buf what = {0}, much = {0};
 	size_t columns = 0;
+
+	if (p->heap && (p->mode == PROFILE_HEAP || !p->samples.len)) {
+		heap_headline(p, t, out);
+		return;
+	}
 
 	what_ran(p, &what);
 	how_much(p, t, profile_meta(p, "event"), &much);
@@ -312,7 +318,9 @@ void facts_quality(const struct profile *p, const struct term *t, struct buf *ou
 	struct term plain = *t;
 	struct buf line = {0};
 
-	if (!p->quality.samples)
+	if (p->mode == PROFILE_HEAP)
+		heap_weight_line(p, out);
+	if (!p->quality.samples || p->mode == PROFILE_HEAP)
 		return;
 	plain.colour = false;
 	quality_words(p, &plain, false, &line);

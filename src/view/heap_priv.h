@@ -34,7 +34,34 @@ int heap_pairs_build(const struct profile *p, struct heap_pairs *ret);
 
 const char *heap_trend_name(enum heap_trend trend); /* "grows": a word of the JSON */
 
-/* ---- views ---- */
+/* ---- words (heap_words.c) ---- */
+
+void heap_bytes(struct buf *out, double bytes); /* of any sign, rounded */
+void heap_count(struct buf *out, double count);
+/* To the right of so many columns; "-" for nothing. */
+void heap_bytes_cell(struct buf *out, size_t columns, double bytes);
+void heap_count_cell(struct buf *out, size_t columns, double count);
+void heap_range(struct buf *out, struct heap_interval i, bool bytes); /* "1.2 MiB to 1.5 MiB" */
+void heap_rate(struct buf *out, const struct heap_growth *g);         /* "960 KiB a minute (900 KiB to 1.0 MiB)" */
+void heap_spot_name(const struct profile *p, const struct heap_spot *spot, struct buf *out);
+void heap_thread_name(const struct profile *p, uint32_t thread, struct buf *out); /* with its tid */
+void heap_bucket_name(unsigned bucket, bool time, struct buf *out); /* least size, or time */
+
+/* What ran, for how long, how it was watched; and what the weights of profile_heap_weigh() are. A line each. */
+void heap_headline(const struct profile *p, const struct term *t, struct buf *out);
+void heap_weight_line(const struct profile *p, struct buf *out);
+
+/* A cell a value, as high as it is beside the largest. */
+void heap_spark(struct buf *out, const struct term *t, const double *values, size_t count);
+/* Live bytes in so many equal parts of the range: the most there was in each. All, and of heap_line(). */
+void heap_total_cells(const struct profile_heap *h, double *ret, size_t cells);
+void heap_line_cells(const struct profile_heap *h, const double *line, double *ret, size_t cells);
+
+/* ---- views: as those of view.h, for profiles with a heap ---- */
+
+int heap_summary(const struct profile *p, const struct view_options *o, struct buf *out, struct err *err);
+int heap_everything(const struct profile *p, const struct view_options *o, struct buf *out, struct err *err);
+int heap_details(const struct profile *p, const struct view_options *o, struct buf *out, struct err *err);
 
 /* `,"heap":{...}` */
 int heap_json(const struct profile *p, const struct view_options *o, struct buf *out, struct err *err);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "view/heap_priv.h"
 #include "view/view_priv.h"
 
 #define MAX_HINTS 2
@@ -282,8 +283,11 @@ int view_summary(const struct profile *p, const struct view_options *o, struct b
 	struct err *err)
 {
 	struct hints hints = {0};
-	int rc = facts_hints(p, &hints, err);
+	int rc;
 
+	if (p->heap && !p->samples.len)
+		return o->heap_site ? heap_details(p, o, out, err) : heap_summary(p, o, out, err);
+	rc = facts_hints(p, &hints, err);
 	if (rc)
 		return rc;
 

@@ -184,6 +184,15 @@ static void xml_share(struct buf *out, double percent)
 /* Samples on the CPU are alike and can be counted; time off it is measured. */
 static void how_much(struct flame *g, const struct tree_node *n)
 {
+	if (g->p->mode == PROFILE_HEAP && g->p->heap->weighed != HEAP_BY_COUNT) {
+		words_bytes(g->out, n->total_weight);
+		return;
+	}
+	if (g->p->mode == PROFILE_HEAP) {
+		words_count(g->out, n->total_weight);
+		buf_str(g->out, n->total_weight == 1 ? " block" : " blocks");
+		return;
+	}
 	if (g->p->mode != PROFILE_CPU) {
 		words_duration(g->out, n->total_weight);
 		return;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "view/heap_priv.h"
 #include "view/view_priv.h"
 
 /* Below this a branch of the tree is noise: one sample in a thousand. */
@@ -195,6 +196,8 @@ int view_text(
 
 	plain.term.colour = false;
 	plain.term.columns = plain.term.rows = 0;
+	if (p->heap && !p->samples.len)
+		return o->heap_site ? heap_details(p, &plain, out, err) : heap_everything(p, &plain, out, err);
 	facts_headline(p, &plain.term, out);
 	facts_trigger(p, &plain.term, out);
 	facts_states(p, &plain.term, out);
