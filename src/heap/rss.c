@@ -149,10 +149,51 @@ struct rss_claim rss_resident(struct rss_work *w, uint64_t start, uint64_t end)
 	return over_mappings(w, start, end, false);
 }
 
+struct rss_claim rss_take(struct rss_work *w, uint64_t start, uint64_t end)
+{
+	return over_mappings(w, start, end, true);
+}
+
+void rss_note_claimed(struct rss_work *w, uint64_t start, uint64_t end)
+{
+	w->sorted = false;
+	if (vec_push(&w->claimed, (struct arenas_range){start, end}))
+		w->failed = true;
+}
+
+static int compare_ranges(const void *a, const void *b)
+{
+	const struct arenas_range *x = (const struct arenas_range *)a, *y = (const struct arenas_range *)b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+uint64_t rss_claimed_until(struct rss_work *w, uint64_t address)
+{
+	size_t low = 0, high = w->claimed.len;
+
+	if (!w->sorted && high)
+		qsort(w->claimed.data, high, sizeof(*w->claimed.data), compare_ranges);
+	w->sorted = true;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct arenas_range *r = &w->claimed.data[middle];
+
+		if (address >= r->start && address < r->end)
+			return r->end;
+		if (address < r->start)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return 0;
+}
+
 struct rss_claim rss_claim(struct rss_work *w, uint64_t start, uint64_t end, enum rss_kind kind, const char *name)
 {
 	struct rss_claim got = over_mappings(w, start, end, true);
 
+	rss_note_claimed(w, start, end);
 	rss_add(w, kind, name, &(struct rss_row){.bytes = got.bytes, .swap = got.swap, .size = end - start, .count = 1});
 	return got;
 }
@@ -378,6 +419,7 @@ int rss_account(pid_t pid, struct rss *ret, struct err *err)
 		rss_classify(&w);
 		rss_find_stacks(&w);
 		rss_walk_heaps(&w);
+		rss_find_owners(&w);
 		add_rests(&w);
 		if (w.failed)
 			rc = err_nomem(err);
@@ -391,6 +433,7 @@ int rss_account(pid_t pid, struct rss *ret, struct err *err)
 	pages_close(&w.pages);
 	vec_release(&w.mappings);
 	vec_release(&w.runs);
+	vec_release(&w.claimed);
 	if (rc)
 		rss_release(ret);
 	return rc;

@@ -27,7 +27,7 @@ struct heaps {
 	VEC(struct pending) pending;
 	struct rss_claim states[ARENAS_STATES];
 	VEC(struct arenas_range) data, memory;
-	struct arenas_range brk;
+	struct arenas_range brk, walked; /* walked: by the walk that is under way */
 	bool failed;
 };
 
@@ -53,6 +53,7 @@ static void begin(void *ctx, uint64_t start, uint64_t end)
 	struct heaps *h = (struct heaps *)ctx;
 
 	h->pending.len = 0;
+	h->walked = (struct arenas_range){start, end};
 	rss_ask_again(h->w, start, end);
 }
 
@@ -106,6 +107,8 @@ static void at_end(void *ctx, bool keep)
 		}
 	}
 	h->pending.len = 0;
+	if (keep)
+		rss_note_claimed(h->w, h->walked.start, h->walked.end);
 }
 
 static void move(void *ctx, uint64_t start, uint64_t end, enum arenas_state from, enum arenas_state to)

@@ -29,6 +29,8 @@ struct rss_work {
 	VEC(struct rss_mapping) mappings;
 	struct pages pages;       /* fd -1: refused */
 	struct page_runs runs;
+	VEC(struct arenas_range) claimed; /* what is somebody's, sorted when `sorted` */
+	bool sorted;
 	size_t last;              /* mapping that was found last */
 	bool failed;              /* out of memory */
 };
@@ -43,6 +45,13 @@ struct rss_claim rss_claim(struct rss_work *w, uint64_t start, uint64_t end, enu
 /* A copy of the text that lives as long as the account; never NULL. */
 const char *rss_keep(struct rss_work *w, const char *text);
 
+/* The same without a row; the caller adds it. */
+struct rss_claim rss_take(struct rss_work *w, uint64_t start, uint64_t end);
+
+/* [start, end) is somebody's; and where what holds `address` ends, 0: it is nobody's yet. */
+void rss_note_claimed(struct rss_work *w, uint64_t start, uint64_t end);
+uint64_t rss_claimed_until(struct rss_work *w, uint64_t address);
+
 void rss_add(struct rss_work *w, enum rss_kind kind, const char *name, const struct rss_row *numbers);
 
 /* Memory of the process: how many bytes from `address` on. Pages that are in no memory are zeros, and none that is
@@ -56,6 +65,8 @@ void rss_ask_again(struct rss_work *w, uint64_t start, uint64_t end);
 uint64_t rss_next_resident(struct rss_work *w, uint64_t address);
 
 void rss_walk_heaps(struct rss_work *w);
+/* Memory of Python's pools, and whose the rest is. */
+void rss_find_owners(struct rss_work *w);
 void rss_classify(struct rss_work *w);
 void rss_find_stacks(struct rss_work *w);
 

@@ -66,9 +66,10 @@ void pages_close(struct pages *p)
 	p->fd = -1;
 }
 
-static int add(struct page_runs *ret, uint64_t start, uint64_t end, enum page_state state, struct err *err)
+/* Runs of earlier calls, which end at `before`, are not made longer. */
+static int add(struct page_runs *ret, size_t before, uint64_t start, uint64_t end, enum page_state state, struct err *err)
 {
-	struct page_run *last = ret->len ? &ret->data[ret->len - 1] : NULL;
+	struct page_run *last = ret->len > before ? &ret->data[ret->len - 1] : NULL;
 
 	if (last && last->end == start && last->state == state) {
 		last->end = end;
@@ -80,6 +81,7 @@ static int add(struct page_runs *ret, uint64_t start, uint64_t end, enum page_st
 static int runs_by_scan(const struct pages *p, uint64_t start, uint64_t end, struct page_runs *ret, struct err *err)
 {
 	struct scan_region regions[REGIONS];
+	size_t before = ret->len;
 
 	while (start < end) {
 		struct scan scan = {.start = start, .end = end};
@@ -89,7 +91,7 @@ static int runs_by_scan(const struct pages *p, uint64_t start, uint64_t end, str
 			return errno == ESRCH ? err_set(err, ESRCH, "the process is gone")
 					      : err_errno(err, errno, "asking for pages");
 		for (int i = 0; !rc && i < got; i++)
-			rc = add(ret, regions[i].start, regions[i].end,
+			rc = add(ret, before, regions[i].start, regions[i].end,
 				regions[i].categories & SCAN_SWAPPED ? PAGE_SWAPPED
 				: regions[i].categories & SCAN_ZERO  ? PAGE_ZERO
 								     : PAGE_RESIDENT, err);
@@ -105,6 +107,7 @@ static int runs_by_scan(const struct pages *p, uint64_t start, uint64_t end, str
 static int runs_by_words(const struct pages *p, uint64_t start, uint64_t end, struct page_runs *ret, struct err *err)
 {
 	uint64_t words[WORDS];
+	size_t before = ret->len;
 
 	while (start < end) {
 		uint64_t left = (end - start) / p->page_bytes, want = left < WORDS ? left : WORDS;
@@ -115,7 +118,7 @@ static int runs_by_words(const struct pages *p, uint64_t start, uint64_t end, st
 			return got ? err_errno(err, errno, "asking for pages") : 0;
 		for (size_t i = 0; i < (size_t)got / sizeof(words[0]); i++, start += p->page_bytes) {
 			int rc = !(words[i] & (WORD_PRESENT | WORD_SWAPPED)) ? 0
-				: add(ret, start, start + p->page_bytes,
+				: add(ret, before, start, start + p->page_bytes,
 					words[i] & WORD_PRESENT ? PAGE_RESIDENT : PAGE_SWAPPED, err);
 
 			if (rc)

@@ -9,7 +9,7 @@
 #include "python/python_priv.h"
 
 /* Include/internal/pycore_obmalloc.h, Objects/obmalloc.c before 3.12: struct pool_header, the same from 3.8 on. */
-#define HEADER_BYTES 48u
+#define HEADER_BYTES PYTHON_POOL_HEADER_BYTES
 #define BLOCK_STEP 16u   /* sizes of blocks are multiples */
 #define MOST_BLOCK 512u
 #define MOST_ARENAS (1u << 24)
@@ -34,14 +34,11 @@ struct search {
 };
 
 /* A header says everything twice: the last offset follows from the size of blocks. */
-static bool read_header(struct search *s, uint64_t pool, struct header *ret)
+static bool parse_header(const void *bytes, uint64_t pool_bytes, struct header *ret)
 {
-	uint8_t bytes[HEADER_BYTES];
-	struct cursor c = cursor_over(bytes, sizeof(bytes));
+	struct cursor c = cursor_over(bytes, HEADER_BYTES);
 	uint32_t next, last;
 
-	if (!python_read(s->p, pool, bytes, sizeof(bytes)))
-		return false;
 	ret->used = cursor_u32(&c);
 	cursor_skip(&c, 4 + 3 * 8); /* the first free block, two links */
 	ret->arena = cursor_u32(&c);
@@ -49,8 +46,29 @@ static bool read_header(struct search *s, uint64_t pool, struct header *ret)
 	next = cursor_u32(&c);
 	last = cursor_u32(&c);
 	return ret->block_bytes && ret->block_bytes <= MOST_BLOCK && ret->arena < MOST_ARENAS &&
-		last == s->pool_bytes - ret->block_bytes && next >= HEADER_BYTES && next <= s->pool_bytes &&
-		(uint64_t)ret->used * ret->block_bytes <= s->pool_bytes - HEADER_BYTES;
+		last == pool_bytes - ret->block_bytes && next >= HEADER_BYTES && next <= pool_bytes &&
+		(uint64_t)ret->used * ret->block_bytes <= pool_bytes - HEADER_BYTES;
+}
+
+static bool read_header(struct search *s, uint64_t pool, struct header *ret)
+{
+	uint8_t bytes[HEADER_BYTES];
+
+	return python_read(s->p, pool, bytes, sizeof(bytes)) && parse_header(bytes, s->pool_bytes, ret);
+}
+
+bool python_pool_parse(const void *header, struct python_pool *ret)
+{
+	static const uint64_t sizes[] = {16384, 4096};
+	struct header h;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		if (!parse_header(header, sizes[i], &h))
+			continue;
+		*ret = (struct python_pool){sizes[i], (uint64_t)h.used * h.block_bytes, h.arena};
+		return true;
+	}
+	return false;
 }
 
 static void count(struct search *s, const struct header *h)

@@ -18,6 +18,15 @@ struct python_pools {
 	uint64_t used_bytes;          /* blocks in use */
 };
 
+/* Whether these bytes, of the beginning of a page, are the header of a pool, of any version; how large the pool is,
+ * and what of it is in use. What was freed keeps its header. */
+#define PYTHON_POOL_HEADER_BYTES 48u
+struct python_pool {
+	uint64_t pool_bytes, used_bytes;
+	uint32_t arena; /* number */
+};
+bool python_pool_parse(const void *header, struct python_pool *ret);
+
 /* By the objects at these addresses. -ENOMEM. */
 int python_pools(struct python *p, struct marks *objects, struct python_pools *ret);
 

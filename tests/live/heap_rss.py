@@ -3,7 +3,10 @@
 """sonde heap --rss: an account of resident memory that adds up, of a program that knows what it has."""
 import json
 import os
+import re
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
@@ -29,6 +32,14 @@ def adds_up(got, pid, slack=0):
     check(sum(got["kinds"].values()) == got["rss_bytes"], "kinds do not add up")
     now = rollup(pid)
     check(abs(now - got["rss_bytes"]) <= slack, "%d resident, the kernel says %d" % (got["rss_bytes"], now))
+
+
+def wait_for(condition):
+    for _ in range(200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise Failure("what was waited for did not come")
 
 
 def row(got, kind, name=None):
@@ -127,6 +138,94 @@ for build in ("gcc-O2", "static", "static-pie", "stripped"):
     as_mallinfo(build, 4)
 as_mallinfo("gcc-O2", 0)
 as_mallinfo("gcc-O2", 12)
+
+
+# Ends up waiting, and says what CPython's allocator says of itself before.
+PYTHON = """
+import sys, time
+keep = [str(i) * 3 for i in range(200000)]
+gone = [(i, i) for i in range(100000)]
+del gone[10::11]
+print("ready", flush=True)
+sys.stderr.flush()
+sys._debugmallocstats()
+sys.stderr.flush()
+time.sleep(1000)
+"""
+
+
+@test
+def pools_of_python_are_as_python_says():
+    told = work("told")
+    with open(told, "w") as out:
+        child = start(["python3", "-c", PYTHON], stderr=out)
+    wait_for(lambda: "bytes in allocated blocks" in open(told).read() and "Total" in open(told).read())
+    said = int(re.search(r"# bytes in allocated blocks += +([0-9,]+)", open(told).read()).group(1).replace(",", ""))
+    got = account(main_python(child.pid))
+    adds_up(got, got["pid"], 64 * 1024)
+    used = next(r for r in got["rows"] if r["name"] == "Python objects")
+    check(abs(used["size_bytes"] - said) <= said / 100, "%d in use, Python says %d" % (used["size_bytes"], said))
+
+
+def main_python(pid):
+    """Shims of pyenv become the interpreter by exec, or start it."""
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+        children = f.read().split()
+    return int(children[0]) if children else pid
+
+
+def adds_up_of(name, command, owner=None, heap=True, ready=False):
+    """Of a program that idles; what it runs besides may allocate a little between two looks."""
+    def body():
+        need(command[0])
+        child = start(command, ready=ready, cwd=work(), stdin=subprocess.PIPE)
+        time.sleep(0.2 if ready else 2)
+        check(child.poll() is None, "%s has ended" % name)
+        got = account(child.pid)
+        adds_up(got, child.pid, 512 * 1024)
+        check((got["glibc"] is not None) == heap, "glibc's heap: %s" % got["glibc"])
+        if heap:
+            check(got["glibc"]["unseen_bytes"] == 0, "%d bytes not walked" % got["glibc"]["unseen_bytes"])
+            check(got["glibc"]["mapped_bytes"] == got["glibc"]["mapped_said_bytes"], "large blocks: %d, it says %d" %
+                  (got["glibc"]["mapped_bytes"], got["glibc"]["mapped_said_bytes"]))
+        if owner:
+            check(row(got, "allocator", owner) > 100000, "%s: %s" % (owner, got["rows"]))
+    body.__name__ = "adds_up_of_" + name
+    test(body)
+
+
+adds_up_of("redis", ["redis-server", "--port", "0", "--unixsocket", "redis.sock", "--save", ""], "jemalloc", heap=False)
+adds_up_of("node", ["node", "-e", "setTimeout(() => {}, 100000)"], "V8 (JavaScript)")
+adds_up_of("sqlite3", ["sqlite3", ":memory:"])
+adds_up_of("busybox", ["busybox", "sleep", "1000"])
+adds_up_of("perl", ["perl", "-e", "$| = 1; my %h = map { $_ => \"x$_\" } 1 .. 100000; print \"ready\\n\"; sleep 1000"],
+           ready=True)
+
+
+@test
+def adds_up_of_nginx():
+    need("nginx")
+    with open(work("nginx.conf"), "w") as f:
+        f.write("daemon off; master_process off; pid %s; error_log stderr; events {} http { access_log off; server { listen "
+                "unix:%s; } }" % (work("pid"), work("socket")))
+    child = start(["nginx", "-p", work(), "-c", work("nginx.conf")], ready=False)
+    wait_for(lambda: os.path.exists(work("socket")))
+    got = account(child.pid)
+    adds_up(got, child.pid, 64 * 1024)
+    check(got["glibc"]["used_bytes"] > 100000 and got["glibc"]["unseen_bytes"] == 0, "%s" % got["glibc"])
+
+
+@test
+def a_program_that_allocates_all_the_time():
+    """It is walked while its heaps change: the account adds up, and nearly all of the heap is seen."""
+    child = start([program("heap_busy")])
+    for _ in range(5):
+        got = account(child.pid)
+        adds_up(got, child.pid, 16 * MB)
+        heap = got["glibc"]
+        system = sum(a["system_bytes"] for a in heap["list"])
+        check(heap["unseen_bytes"] <= system / 4, "%d of %d not seen" % (heap["unseen_bytes"], system))
+        check(child.poll() is None, "it has ended")
 
 
 @test

@@ -64,6 +64,8 @@ int main(void)
 	pthread_create(&a, &attributes, thread, "first");
 	pthread_create(&b, &attributes, thread, "second");
 	pthread_barrier_wait(&ready);
+	/* They go on to sleep. */
+	usleep(200000);
 	printf("ready\n");
 	fflush(stdout);
 	pause();
