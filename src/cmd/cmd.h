@@ -37,6 +37,10 @@ int cmd_failed(const char *command, const struct err *err);
 /* The same form for something that does not stop the command. */
 void cmd_note(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Descriptors 0 to 2 that we were started without are /dev/null from now on: what is opened first would be written to as
+ * stdout or stderr. Commands that we start find them closed, as we did. */
+void cmd_fill_standard_descriptors(void);
+
 /* Opens where results go: stdout for NULL and "-", else a file that is made or replaced. Refuses to
  * replace a recording: it may not be possible to make that again. */
 int cmd_open_output(const char *path, FILE **ret, struct err *err);

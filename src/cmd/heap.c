@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/term.h"
 #include "cmd/cmd.h"
+#include "cmd/heap/record.h"
 #include "cmd/heap_rss.h"
 #include "cmd/target.h"
 #include "cmd/until.h"
@@ -335,8 +336,15 @@ int cmd_heap(int argc, char **argv)
 	struct options_rest rest;
 	struct err err = {0};
 	pid_t pid = 0;
-	int status = options_parse(&heap_usage, argc, argv, &args, &rest);
+	int status;
 
+	if (heap_record_is_meant(argc, argv))
+		return heap_record(argc, argv);
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		heap_record_help();
+		fputs("\n---- Or of a process that runs:\n\n", stdout);
+	}
+	status = options_parse(&heap_usage, argc, argv, &args, &rest);
 	if (status == OPTIONS_RUN)
 		status = check(&args, &rest);
 	if (status != OPTIONS_RUN)

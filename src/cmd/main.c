@@ -13,7 +13,7 @@ static const struct command {
 } commands[] = {
 	{"why", cmd_why, "what a process waits for, who has it, and what that one is doing"},
 	{"stack", cmd_stack, "the stack of every thread, once"},
-	{"heap", cmd_heap, "what fills the heap of a Python program, and what keeps it there"},
+	{"heap", cmd_heap, "what holds the memory: who allocated it, what leaks, what is only churn"},
 	{"record", cmd_record, "sample programs and write down where they spend their time"},
 	{"report", cmd_report, "show where the time went: text, JSON, a flame graph"},
 	{"convert", cmd_convert, "write a recording in the format of another tool"},

@@ -30,6 +30,17 @@ void cmd_note(const char *command, const char *fmt, ...)
 	fputc('\n', stderr);
 }
 
+void cmd_fill_standard_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* The errno of a write that failed inside stdio may be gone by now; the pipe still knows. */
 static bool reader_left(int fd)
 {

@@ -36,7 +36,6 @@ struct site {
 	struct shape sizes, lifetimes;
 	double written_peak, written_peak_bytes;
 	bool changed, reshaped;      /* since it was written */
-	bool told;                   /* RECORD_HEAP_SITE is written */
 	bool aged;                   /* shapes of what is live were written */
 	bool ended;                  /* its process, or its frees are not seen: nothing of it is live at a later peak */
 };
@@ -82,6 +81,7 @@ struct sums {
 };
 
 struct heap_model {
+	uint32_t told;               /* sites whose RECORD_HEAP_SITE is written: those below */
 	uint64_t seed;
 	struct watched *processes[HEAP_PROCESSES]; /* by slot */
 

@@ -30,6 +30,16 @@ static struct record_heap_site site_record(const struct site *s, uint32_t id)
 	return (struct record_heap_site){.id = id, .pid = s->pid, .tid = s->tid, .stack = s->stack};
 }
 
+/* Ids count up from 0 in a recording, so those before it come first. */
+static void tell_site(struct heap_model *m, struct capture_writer *w, uint32_t id)
+{
+	for (; m->told <= id; m->told++) {
+		struct record_heap_site site = site_record(&m->sites[m->told], m->told);
+
+		capture_record(w, RECORD_HEAP_SITE, &site, sizeof(site));
+	}
+}
+
 static void write_site(struct heap_model *m, struct capture_writer *w, uint64_t time_ns, uint32_t id)
 {
 	struct site *s = &m->sites[id];
@@ -38,15 +48,10 @@ static void write_site(struct heap_model *m, struct capture_writer *w, uint64_t 
 	site_note_peak(m, s);
 	if (!s->changed && s->number[HEAP_PEAK] == s->written_peak && s->number[HEAP_PEAK_BYTES] == s->written_peak_bytes)
 		return;
-	if (!s->told) {
-		struct record_heap_site site = site_record(s, id);
-
-		capture_record(w, RECORD_HEAP_SITE, &site, sizeof(site));
-	}
+	tell_site(m, w, id);
 	site_state(m, id, &state);
 	state.time_ns = time_ns;
 	capture_record(w, RECORD_HEAP_STATE, &state, sizeof(state));
-	s->told = true;
 	s->changed = false;
 	s->written_peak = s->number[HEAP_PEAK];
 	s->written_peak_bytes = s->number[HEAP_PEAK_BYTES];

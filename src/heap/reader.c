@@ -227,6 +227,13 @@ uint8_t *heap_readers_tables(struct heap_readers *set, uint32_t number)
 	return p ? p->memory + SHARE_TABLES_AT : NULL;
 }
 
+struct share_header *heap_readers_shared(struct heap_readers *set, uint32_t number)
+{
+	struct process *p = process_of(set, number);
+
+	return p ? (struct share_header *)p->memory : NULL;
+}
+
 uint32_t heap_readers_modules_wanted(const struct heap_readers *set, uint32_t number)
 {
 	const struct process *p = process_of(set, number);

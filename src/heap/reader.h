@@ -93,6 +93,9 @@ bool heap_readers_node(const struct heap_readers *set, uint32_t number, uint32_t
 /* The tables of the process, SHARE_TABLES_BYTES, for writing; no page of them is there before it is written. */
 uint8_t *heap_readers_tables(struct heap_readers *set, uint32_t number);
 
+/* The header as it is mapped, for heap/tables.h, which publishes there; whatever is in it the target may change at any time. */
+struct share_header *heap_readers_shared(struct heap_readers *set, uint32_t number);
+
 /* How often code was mapped or unmapped, by the header. */
 uint32_t heap_readers_modules_wanted(const struct heap_readers *set, uint32_t number);
 /* The tables up to `modules_done` are there, their directory at `directory`: wakes who waits for them. */

@@ -288,6 +288,11 @@ static struct thread *known_thread(struct session *s, pid_t pid, pid_t tid)
 	return p ? adopt_thread(s, p, tid) : NULL;
 }
 
+struct thread *session_thread(struct session *s, pid_t pid, pid_t tid)
+{
+	return known_thread(s, pid, tid);
+}
+
 void session_mapped(struct session *s, pid_t pid, uint64_t time_ns, const struct proc_mapping *m)
 {
 	s->now_ns = time_ns;

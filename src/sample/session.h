@@ -160,6 +160,11 @@ size_t session_frame_regs(struct session *s, pid_t pid, pid_t tid, const struct 
 uint32_t session_called(
 	struct session *s, pid_t pid, uint32_t parent, uint64_t pc, enum unwind_how how);
 
+/* A stack that was copied in front of a call: registers of the frame that makes it, `pc` the return address. It is
+ * walked here, and stored as if it had come by session_called(). CAPTURE_NONE: there is no frame. */
+uint32_t session_walk_called(
+	struct session *s, pid_t pid, pid_t tid, uint64_t time_ns, const struct raw_stack *raw);
+
 /* The parent of the outermost known frame of a stack whose callers are not known: a frame "[truncated]". */
 uint32_t session_truncated(struct session *s);
 

@@ -73,6 +73,12 @@ void session_store_stack(struct session *s, const struct thread *th, const struc
 size_t session_walk_regs(struct session *s, const struct thread *th, const struct raw_stack *raw,
 	struct unwind_regs *regs, size_t limit);
 
+/* stack.c: the user part alone, into s->frames; how many frames. */
+size_t session_walk(struct session *s, const struct thread *th, const struct raw_stack *raw, enum unwind_end *ret_end);
+
+/* The thread, added with its process when it was not known; NULL: out of memory. */
+struct thread *session_thread(struct session *s, pid_t pid, pid_t tid);
+
 /* rolling.c: begins a new segment of the window when that is due. */
 void session_roll(struct session *s, uint64_t now_ns);
 

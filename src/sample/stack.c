@@ -287,6 +287,11 @@ static size_t unwind_user(struct session *s, const struct thread *th, const stru
 	return 0;
 }
 
+size_t session_walk(struct session *s, const struct thread *th, const struct raw_stack *raw, enum unwind_end *ret_end)
+{
+	return unwind_user(s, th, raw, ret_end);
+}
+
 void session_store_stack(struct session *s, const struct thread *th, const struct raw_stack *raw,
 	struct stored_stack *ret)
 {

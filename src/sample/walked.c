@@ -80,25 +80,64 @@ static bool find(struct session *s, struct process *p, uint64_t call, struct unw
 	return true;
 }
 
-uint32_t session_called(
-	struct session *s, pid_t pid, uint32_t parent, uint64_t pc, enum unwind_how how)
+struct placed {
+	uint64_t pc;
+	enum unwind_how how;
+	bool is_return;
+};
+
+static uint32_t place(struct session *s, struct process *p, uint32_t parent, const struct placed *f)
 {
-	struct process *p = process_by_pid(s, pid);
 	struct unwind_mapping m = {.id = CAPTURE_NONE};
-	bool found = p && pc && find(s, p, pc - 1, &m);
+	bool found = p && f->pc && find(s, p, f->pc - f->is_return, &m);
 	struct record_frame frame = {
-		.address = found ? pc - m.bias : pc,
+		.address = found ? f->pc - m.bias : f->pc,
 		.module = found ? m.id : CAPTURE_NONE,
 		.kind = FRAME_USER,
-		.how = (uint8_t)how,
+		.how = (uint8_t)f->how,
 		.source = UNWIND_FROM_DUMP, /* as of stacks that we walk: equal ones are one */
-		.is_return = true,
+		.is_return = f->is_return,
 	};
 	uint32_t id = capture_frame(s->writer, &frame);
 
 	if (p)
 		jit_seen(s, p, id);
 	return capture_stack(s->writer, parent, id);
+}
+
+uint32_t session_called(
+	struct session *s, pid_t pid, uint32_t parent, uint64_t pc, enum unwind_how how)
+{
+	return place(s, process_by_pid(s, pid), parent, &(struct placed){pc, how, true});
+}
+
+uint32_t session_walk_called(
+	struct session *s, pid_t pid, pid_t tid, uint64_t time_ns, const struct raw_stack *raw)
+{
+	struct thread *th = session_thread(s, pid, tid);
+	struct raw_stack call = *raw;
+	enum unwind_end end;
+	uint32_t stack;
+	size_t count;
+
+	s->now_ns = time_ns;
+	if (!th)
+		return CAPTURE_NONE;
+	/* The rules are those of the call, not of what comes after it: that may be another function. */
+	call.regs.value[SESSION_PC] -= 1;
+	count = session_walk(s, th, &call, &end);
+	stack = end == UNWIND_ROOT ? CAPTURE_NONE : session_truncated(s);
+	for (size_t i = count; i-- > 0;) {
+		struct placed f = {
+			.pc = i ? s->frames[i].pc : s->frames[i].pc + 1,
+			.how = i ? s->frames[i].how : UNWIND_CFI,
+			.is_return = !i || s->frames[i].is_return,
+		};
+
+		stack = place(s, th->process, stack, &f);
+	}
+	s->walked = 0;
+	return stack;
 }
 
 /* It has its name from the start. */

@@ -217,7 +217,7 @@ static int record(struct recording *r)
 	int rc = find_targets(r, &err);
 
 	child_inherits_now(&r->inherits);
-	record_fill_standard_descriptors();
+	cmd_fill_standard_descriptors();
 	if (!rc)
 		rc = r->on_signal.number ? on_signal_open(r, &err) : record_open(r, &err);
 	if (!rc) /* not before: opening a FIFO waits for its reader, and Ctrl-C must end that */

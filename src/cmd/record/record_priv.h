@@ -99,7 +99,6 @@ struct recording {
 int record_open_samplers(struct recording *r, struct err *err);
 
 /* setup.c */
-void record_fill_standard_descriptors(void);
 int record_open(struct recording *r, struct err *err);
 int record_block_signals(struct recording *r, struct err *err);
 int record_start(struct recording *r, struct err *err);

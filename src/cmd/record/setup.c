@@ -20,19 +20,6 @@
 #include "os/rights.h"
 #include "symbol/debuginfod.h"
 
-/* Without these, what is opened first would be written to as stdout or stderr. Close-on-exec: the
- * command finds them closed, as we did. */
-void record_fill_standard_descriptors(void)
-{
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
-}
-
 static void nothing(int signal)
 {
 }

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "cmd/heap/record_priv.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "cmd/cmd.h"
+
+#define PRELOAD "LD_PRELOAD"
+
+/* What cannot be seen is said before anything is started. */
+int heap_check_command(struct heap_recording *r, struct err *err)
+{
+	char path[PATH_MAX];
+	int rc = child_find(r->command[0], path, sizeof(path), err);
+
+	if (rc)
+		return rc;
+	heap_cover_file(path, &r->cover);
+	if (r->cover.kind == HEAP_NOT_PRELOADED)
+		return err_set(err, EOPNOTSUPP, "%s %s", path, r->cover.words);
+	if (r->cover.kind == HEAP_OWN_ALLOCATOR)
+		cmd_note(NAME, "%s %s", path, r->cover.words);
+	return 0;
+}
+
+static void nothing(int signal)
+{
+}
+
+/* As for sonde record: a signal that our caller had ignored stays ignored. */
+int heap_block_signals(struct heap_recording *r, struct err *err)
+{
+	static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+	/* A file that may not grow is an error of write(); a handler, which exec resets. */
+	struct sigaction action = {.sa_handler = nothing}, old;
+	sigset_t mask;
+
+	sigaction(SIGXFSZ, &action, NULL);
+	sigemptyset(&mask);
+	for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
+		if (!sigaction(ending[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaddset(&mask, ending[i]);
+	sigprocmask(SIG_BLOCK, &mask, NULL);
+	r->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	return r->signal_fd < 0 ? err_errno(err, errno, "signalfd") : 0;
+}
+
+static void write_meta(const struct heap_recording *r)
+{
+	struct utsname uts = {0};
+	struct buf text = {0};
+
+	uname(&uts);
+	for (char **arg = r->command; *arg; arg++)
+		buf_printf(&text, "%s%s", arg == r->command ? "" : " ", *arg);
+	capture_meta(r->writer, "command", text.data ? text.data : "");
+	buf_release(&text);
+	capture_meta(r->writer, "sonde", SONDE_VERSION);
+	capture_meta(r->writer, "host", uts.nodename);
+	capture_meta(r->writer, "kernel", uts.release);
+	capture_meta(r->writer, "arch", uts.machine);
+	capture_meta(r->writer, "mode", "heap");
+}
+
+static void choose(const struct heap_record_args *args, struct heap_collect_options *ret)
+{
+	*ret = (struct heap_collect_options){
+		.precision = args->exact ? HEAP_EXACT : args->every_calls ? HEAP_CALLS : HEAP_SAMPLED,
+		.rate = args->exact ? 0 : args->every_calls ? args->every_calls : args->sample_bytes,
+		.share_options = args->free_stacks ? SHARE_OPTION_FREE_STACKS : 0,
+	};
+}
+
+int heap_open(struct heap_recording *r, struct err *err)
+{
+	struct heap_collect_options options;
+	int rc = heap_library_new(&r->library, err);
+
+	choose(r->args, &options);
+	if (!rc)
+		rc = capture_writer_create(r->args->output, &r->writer, err);
+	if (!rc)
+		rc = session_new(r->writer, &r->selection, &r->session, err);
+	if (!rc)
+		rc = heap_collector_new(r->session, r->writer, &options, &r->collector, err);
+	if (rc)
+		return rc;
+	session_maps_untold(r->session);
+	write_meta(r);
+	return 0;
+}
+
+/* ---- the environment of the command ---- */
+
+static int set_environment(struct heap_recording *r, const char *preload, struct err *err)
+{
+	char value[HELLO_VALUE_BYTES];
+	struct buf list = {0};
+	int rc;
+
+	heap_collector_environment(r->collector, value, sizeof(value));
+	buf_printf(&list, "%s%s%s", heap_library_path(r->library), preload && *preload ? ":" : "",
+		preload ? preload : "");
+	rc = list.failed || setenv(PRELOAD, list.data, 1) || setenv(SHARE_ENVIRONMENT, value, 1) ? err_nomem(err) : 0;
+	buf_release(&list);
+	return rc;
+}
+
+/* We ourselves go on without. */
+static void reset_environment(const char *preload)
+{
+	if (preload)
+		setenv(PRELOAD, preload, 1);
+	else
+		unsetenv(PRELOAD);
+	unsetenv(SHARE_ENVIRONMENT);
+}
+
+static int start_child(struct heap_recording *r, struct err *err)
+{
+	const char *now = getenv(PRELOAD);
+	char *preload = now ? strdup(now) : NULL;
+	int rc = now && !preload ? err_nomem(err) : set_environment(r, preload, err);
+
+	if (!rc)
+		rc = child_start(r->command, &r->inherits, &r->child, err);
+	reset_environment(preload);
+	free(preload);
+	return rc;
+}
+
+int heap_start(struct heap_recording *r, struct err *err)
+{
+	int rc;
+
+	r->start_cpu_ns = clock_own_cpu_ns();
+	r->start_ns = clock_monotonic_ns();
+	if (r->args->duration_ns)
+		r->end_ns = r->start_ns + r->args->duration_ns;
+	rc = start_child(r, err);
+	if (rc)
+		return rc;
+	if (r->args->no_children)
+		heap_collector_only(r->collector, r->child.pid);
+	r->pid_fd = (int)syscall(SYS_pidfd_open, r->child.pid, 0);
+	if (r->pid_fd < 0) {
+		rc = err_errno(err, errno, "process %d", (int)r->child.pid);
+		child_abandon(&r->child);
+	} else {
+		rc = child_go(&r->child, r->command[0], err);
+	}
+	if (rc)
+		r->child.pid = 0;
+	return rc;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "cmd/heap/record_priv.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+
+#define DEFAULT_SAMPLE_BYTES (512u << 10)
+
+static const struct option_spec options[] = {
+	OPTION_SIZE(0, "sample", struct heap_record_args, sample_bytes, "BYTES", 1, 1ull << 40,
+		"of the bytes that are allocated take one in so many, by chance, with its block (default 512K); all numbers "
+		"are estimates then, and have a 95 % interval"),
+	OPTION_FLAG(0, "exact", struct heap_record_args, exact, "every allocation and every free"),
+	OPTION_NUMBER(0, "every", struct heap_record_args, every_calls, "N", 1, 1ull << 32,
+		"of the calls take one in N, by chance, whatever their sizes are"),
+	OPTION_FLAG(0, "free-stacks", struct heap_record_args, free_stacks,
+		"also where blocks are freed: who frees what others allocated is then told by stack"),
+	OPTION_FLAG(0, "no-children", struct heap_record_args, no_children,
+		"the process of CMD alone, not those that it starts"),
+	OPTION_STRING('o', "output", struct heap_record_args, output, "FILE",
+		"where to write (default " DEFAULT_HEAP_RECORDING ")"),
+	OPTION_DURATION('d', "duration", struct heap_record_args, duration_ns, "TIME", 1, UINT64_MAX / 2,
+		"end after this time: 10, 2.5, 300ms, 5m (default: when CMD ends, or Ctrl-C); CMD goes on"),
+	OPTION_FLAG(0, "debuginfod", struct heap_record_args, debuginfod,
+		"fetch missing debug information from the servers in DEBUGINFOD_URLS"),
+	OPTION_FLAG('q', "quiet", struct heap_record_args, quiet, "say nothing but errors"),
+	OPTIONS_END,
+};
+
+static const struct options_usage usage = {
+	.command = NAME,
+	.arguments = "-- CMD ARGS...",
+	.about = "Runs CMD and writes down who allocates what: what is live, what was live at the peak, what leaks, what is only "
+		 "churn. CMD is never stopped, and what it starts is watched as well; ends with its exit status. A program has to be "
+		 "linked dynamically and to take its allocator from a library. docs/HEAP.md",
+	.options = options,
+	.examples =
+		{
+			{"What a program holds, at little cost", "sonde heap -- ./server --port 8080"},
+			{"Every allocation of a test", "sonde heap --exact -o test.sonde -- ./test"},
+		},
+	.stray = "a command comes after --",
+	.takes_command = true,
+};
+
+static int check(struct heap_recording *r)
+{
+	const struct heap_record_args *a = r->args;
+
+	if (!r->command || !r->command[0])
+		return options_complain(&usage, "there is no command after --");
+	if ((a->exact != 0) + (a->sample_bytes != 0) + (a->every_calls != 0) > 1)
+		return options_complain(&usage, "--exact, --sample and --every exclude each other");
+	return STATUS_OK;
+}
+
+static void release(struct heap_recording *r)
+{
+	unsigned alive = r->collector ? heap_collector_alive(r->collector) : 0;
+
+	heap_collector_free(r->collector);
+	session_free(r->session);
+	capture_writer_abandon(r->writer);
+	if (r->pid_fd >= 0)
+		close(r->pid_fd);
+	if (r->signal_fd >= 0)
+		close(r->signal_fd);
+	/* Who lives on may start programs that look for it. */
+	if (alive && r->library) {
+		if (!r->args->quiet)
+			cmd_note(NAME, "%s stays: processes that still run have it in LD_PRELOAD",
+				heap_library_path(r->library));
+		heap_library_leave(r->library);
+	} else {
+		heap_library_free(r->library);
+	}
+}
+
+/* Nothing was recorded: leave no empty file behind. */
+static void remove_empty(const char *path)
+{
+	struct stat st;
+
+	if (!lstat(path, &st) && S_ISREG(st.st_mode))
+		unlink(path);
+}
+
+static int record(struct heap_recording *r)
+{
+	struct err err = {0};
+	int rc = heap_check_command(r, &err), status;
+
+	child_inherits_now(&r->inherits);
+	cmd_fill_standard_descriptors();
+	if (!rc)
+		rc = heap_open(r, &err);
+	if (!rc) /* not before: opening a FIFO waits for its reader, and Ctrl-C must end that */
+		rc = heap_block_signals(r, &err);
+	if (!rc) {
+		rc = heap_start(r, &err);
+		if (rc)
+			remove_empty(r->args->output);
+	}
+	if (!rc) {
+		heap_run(r);
+		rc = heap_finish(r, &err);
+	}
+	status = rc ? cmd_failed(NAME, &err) : STATUS_OK;
+	if (!rc)
+		heap_tell(r);
+	if (r->child.pid) {
+		int command_status = heap_leave_command(r);
+
+		status = command_status ? command_status : status;
+	}
+	return status;
+}
+
+bool heap_record_is_meant(int argc, char **argv)
+{
+	static const char *const own[] = {"--exact", "--sample", "--no-children", "--free-stacks"};
+
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--"))
+			return true;
+		for (size_t k = 0; k < sizeof(own) / sizeof(own[0]); k++)
+			if (!strncmp(argv[i], own[k], strlen(own[k])))
+				return true;
+	}
+	return false;
+}
+
+void heap_record_help(void)
+{
+	options_help(&usage);
+}
+
+int heap_record(int argc, char **argv)
+{
+	struct heap_record_args args = {.output = DEFAULT_HEAP_RECORDING};
+	struct options_rest rest;
+	struct heap_recording r = {
+		.args = &args, .signal_fd = -1, .pid_fd = -1, .child = {0, -1, -1}, .term = term_describe(2)};
+	int status = options_parse(&usage, argc, argv, &args, &rest);
+
+	if (status != OPTIONS_RUN)
+		return status;
+	r.command = rest.command;
+	status = check(&r);
+	if (status == STATUS_OK) {
+		if (!args.exact && !args.every_calls && !args.sample_bytes)
+			args.sample_bytes = DEFAULT_SAMPLE_BYTES;
+		status = record(&r);
+	}
+	release(&r);
+	return status;
+}

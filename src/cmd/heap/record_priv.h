@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Recording allocations, in the order in which things happen:
+ *
+ *	record.c   what was asked for; the whole story
+ *	launch.c   what can be seen of the program; starts it with our library
+ *	run.c      the loop, until something ends it; the end of the file
+ *	tell.c     what was seen
+ */
+#ifndef SONDE_CMD_HEAP_RECORD_PRIV_H
+#define SONDE_CMD_HEAP_RECORD_PRIV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/term.h"
+#include "capture/writer.h"
+#include "cmd/heap/record.h"
+#include "heap/collect.h"
+#include "heap/cover.h"
+#include "heap/library.h"
+#include "os/child.h"
+#include "sample/session.h"
+
+#define NAME "heap"
+
+struct heap_record_args {
+	bool exact, no_children, quiet, debuginfod, free_stacks;
+	uint64_t sample_bytes, every_calls, duration_ns;
+	const char *output;
+};
+
+struct heap_recording {
+	const struct heap_record_args *args;
+	char **command;
+	struct heap_cover cover;
+	struct thread_selection selection;
+	struct child child;
+	struct child_inherits inherits;
+	int signal_fd, pid_fd; /* pid_fd: readable when the command has ended */
+	struct capture_writer *writer;
+	struct session *session;
+	struct heap_collector *collector;
+	struct heap_library *library;
+	uint64_t start_ns, end_ns, start_cpu_ns, wakeups, file_bytes;
+	struct record_cost cost;
+	int forward_signal; /* sent to us alone: the command should get it too */
+	enum end_reason reason;
+	struct heap_collect_stats stats;    /* when all is done */
+	struct session_stats session_stats;
+	struct term term;
+};
+
+/* launch.c */
+int heap_check_command(struct heap_recording *r, struct err *err);
+int heap_block_signals(struct heap_recording *r, struct err *err);
+int heap_open(struct heap_recording *r, struct err *err);
+int heap_start(struct heap_recording *r, struct err *err);
+
+/* run.c */
+void heap_run(struct heap_recording *r);
+int heap_finish(struct heap_recording *r, struct err *err);
+
+/* The recording is done; until the command ends we stand before it and pass on what is sent to us. Its exit status. */
+int heap_leave_command(struct heap_recording *r);
+
+/* tell.c */
+void heap_tell(const struct heap_recording *r);
+
+#endif

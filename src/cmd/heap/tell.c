@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "cmd/heap/record_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define SIZE_TEXT_BYTES 48
+
+/* "1.5 MB" */
+static const char *size_text(double bytes, char *buf)
+{
+	static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
+	size_t i = 0;
+
+	for (; bytes >= 9999.5 && i + 1 < sizeof(units) / sizeof(units[0]); i++)
+		bytes /= 1024;
+	snprintf(buf, SIZE_TEXT_BYTES, i && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[i]);
+	return buf;
+}
+
+/* "1.5 MB", or with what it may be: "1.5 MB (+- 0.2 MB)". */
+static void tell_estimate(double bytes, double variance)
+{
+	char text[SIZE_TEXT_BYTES];
+
+	fputs(size_text(bytes, text), stderr);
+	if (variance > 0)
+		fprintf(stderr, " (+- %s)", size_text(heap_model_ci95(variance), text));
+}
+
+static void tell_totals(const struct heap_recording *r)
+{
+	const struct record_heap_total *t = &r->stats.totals.total;
+
+	if (!r->args->every_calls) {
+		fputs("  live     ", stderr);
+		tell_estimate(t->live_bytes, t->variance_live_bytes);
+		fprintf(stderr, " in %.0f blocks\n  peak     ", t->live);
+		tell_estimate(t->peak_bytes, t->variance_peak_bytes);
+		if (t->peak_ns > r->start_ns)
+			fprintf(stderr, ", after %.2f s", (double)(t->peak_ns - r->start_ns) / 1e9);
+		fputc('\n', stderr);
+	}
+	fputs("  in all   ", stderr);
+	tell_estimate(t->allocated_bytes, t->variance_allocated_bytes);
+	fprintf(stderr, " in %.0f blocks", t->allocated);
+	if (t->allocated > 0)
+		fprintf(stderr, ", %.0f %% temporary", 100 * t->temporary / t->allocated);
+	fputc('\n', stderr);
+}
+
+static void tell_losses(const struct heap_recording *r)
+{
+	static const struct {
+		enum loss_kind kind;
+		const char *words;
+	} losses[] = {
+		{LOSS_HEAP, "allocations or frees were not written down: the numbers are too low"},
+		{LOSS_HEAP_EARLY, "calls of the allocator came before there was anything to write to"},
+		{LOSS_HEAP_STACK, "allocations have a cut stack, for want of room"},
+	};
+
+	for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++) {
+		uint64_t count = r->session_stats.losses[losses[i].kind];
+
+		if (count)
+			fprintf(stderr, "  %llu %s\n", (unsigned long long)count, losses[i].words);
+	}
+	if (r->stats.rings_abandoned)
+		fprintf(stderr, "  what %llu threads wrote made no sense: the rest of it is missing\n",
+			(unsigned long long)r->stats.rings_abandoned);
+	if (r->stats.totals.no_memory)
+		fputs("  out of memory: some blocks were not counted\n", stderr);
+	if (r->stats.turned_away)
+		fprintf(stderr, "  %llu processes could not be watched\n", (unsigned long long)r->stats.turned_away);
+}
+
+void heap_tell(const struct heap_recording *r)
+{
+	const struct heap_record_args *a = r->args;
+	uint64_t ns = r->end_ns - r->start_ns;
+	char size[SIZE_TEXT_BYTES];
+
+	if (a->quiet)
+		return;
+	fprintf(stderr, "%s: ", a->output);
+	if (a->exact)
+		fputs("every allocation", stderr);
+	else if (a->every_calls)
+		fprintf(stderr, "one call in %llu", (unsigned long long)a->every_calls);
+	else
+		fprintf(stderr, "%llu samples, one in %s", (unsigned long long)r->stats.totals.samples,
+			size_text((double)a->sample_bytes, size));
+	fprintf(stderr, ", %u process%s, %.1f s, %llu KB; sonde used %.1f %% of a CPU\n", r->stats.processes,
+		r->stats.processes == 1 ? "" : "es", (double)ns / 1e9, (unsigned long long)(r->file_bytes + 1023) / 1024,
+		ns ? 100 * (double)r->cost.sampler_cpu_ns / (double)ns : 0);
+	if (!r->stats.processes) {
+		fputs("  the program did not take our library: nothing was seen\n", stderr);
+		return;
+	}
+	tell_totals(r);
+	tell_losses(r);
+	fprintf(stderr, "see it: sonde report %s\n", a->output);
+}

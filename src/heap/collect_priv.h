@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the collector share. */
+#ifndef SONDE_HEAP_COLLECT_PRIV_H
+#define SONDE_HEAP_COLLECT_PRIV_H
+
+#include "base/vec.h"
+#include "heap/collect.h"
+#include "heap/reader.h"
+#include "heap/tables.h"
+
+/* A program that is watched. */
+struct watched {
+	uint32_t number; /* of heap/reader.h */
+	pid_t pid, own_pid;
+	int pid_fd;      /* -1: it cannot be had, and its end is looked for */
+	struct heap_tables *tables;
+	uint32_t modules_done;
+	struct heap_losses losses; /* as they were told last */
+	VEC(uint32_t) stacks;  /* by node: of the recording, + 1; 0: not known yet */
+	VEC(uint32_t) path;    /* nodes whose frames are to be stored, innermost first */
+	VEC(pid_t) tids;       /* threads that write, as the program says; the first one is not among them */
+	uint32_t last_tid, last_outside; /* of those, as we see it */
+};
+
+struct heap_collector {
+	struct session *session;
+	struct capture_writer *writer;
+	struct heap_collect_options options;
+	struct hello *hello;
+	struct heap_readers *readers;
+	struct heap_model *model;
+	struct heap_rules *rules;
+	int epoll_fd;
+	struct watched *watched[HEAP_PROCESSES]; /* by slot */
+	uint32_t slots;                          /* those beyond were never used */
+	uint64_t start_ns, wait_ns, moment_ns, point_ns; /* wait: between two drains; the others: when they are due */
+	bool changed;                            /* since the last point */
+	VEC(struct heap_tables_module) modules;  /* of the process that is looked at */
+	struct heap_collect_stats stats;
+};
+
+/* collect_stacks.c: the stack of an event in the recording; CAPTURE_NONE: it has none. */
+uint32_t collect_stack(struct heap_collector *c, struct watched *w, const struct heap_event *e);
+
+/* A thread as we see it. */
+pid_t collect_tid(struct watched *w, uint32_t tid);
+
+/* collect_process.c: how programs begin and end. */
+int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, enum heap_how how, struct err *err);
+/* `exec`: the same process goes on as another program. */
+void collect_end(struct heap_collector *c, struct watched *w, bool exec, uint64_t now_ns);
+struct watched *collect_find(struct heap_collector *c, pid_t pid);
+
+/* Reads what is mapped and publishes the tables of that, when it has changed. */
+void collect_modules(struct heap_collector *c, struct watched *w, uint64_t ns);
+
+/* Looks for threads that are gone, and what those that are there are called now. */
+void collect_threads(struct heap_collector *c, struct watched *w, uint64_t now_ns);
+
+/* What was lost since it was told last. */
+void collect_losses(struct heap_collector *c, struct watched *w);
+
+/* collect.c: reads all that is there. */
+void collect_drain(struct heap_collector *c);
+
+#endif

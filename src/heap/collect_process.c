@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How watched programs begin and end, what they have mapped, and who their threads are. */
+#include "heap/collect_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "heap/cover.h"
+#include "os/proc.h"
+
+/* A program waits for its first tables, SHARE_WAIT_START_MS at most; what is not done by then comes later. */
+#define FIRST_TABLES_NS (NS_PER_S / 2)
+
+struct watched *collect_find(struct heap_collector *c, pid_t pid)
+{
+	for (uint32_t i = 0; i < c->slots; i++)
+		if (c->watched[i] && c->watched[i]->pid == pid)
+			return c->watched[i];
+	return NULL;
+}
+
+/* ---- mappings ---- */
+
+static void add_module(void *ctx, const struct unwind_mapping *m)
+{
+	struct heap_collector *c = ctx;
+
+	if (m->module)
+		vec_push(&c->modules, (struct heap_tables_module){m->start, m->end, m->bias, m->module});
+}
+
+/* What the program has counted, before its mappings are read. */
+struct counted {
+	uint32_t wanted, gone;
+};
+
+static struct counted count_modules(struct heap_collector *c, const struct watched *w)
+{
+	const struct share_header *header = heap_readers_shared(c->readers, w->number);
+
+	return (struct counted){
+		heap_readers_modules_wanted(c->readers, w->number), __atomic_load_n(&header->modules_gone, __ATOMIC_ACQUIRE)};
+}
+
+static void publish(struct heap_collector *c, struct watched *w, struct counted counted, uint64_t ns)
+{
+	c->modules.len = 0;
+	session_each_mapping(c->session, w->pid, add_module, c);
+	heap_tables_set(w->tables, c->modules.data, c->modules.len, counted.wanted, counted.gone, ns, NULL);
+	w->modules_done = counted.wanted;
+}
+
+void collect_modules(struct heap_collector *c, struct watched *w, uint64_t ns)
+{
+	struct counted counted = count_modules(c, w);
+
+	if (counted.wanted == w->modules_done)
+		return;
+	session_read_maps(c->session, w->pid, NULL);
+	publish(c, w, counted, ns);
+}
+
+/* ---- what is not seen, and whose malloc it is ---- */
+
+struct allocator {
+	char path[256];
+};
+
+/* Shared allocators that stand before the C library's. */
+static const char *const allocators[] = {"jemalloc", "tcmalloc", "mimalloc", "hoard", "snmalloc", "rpmalloc", "scudo"};
+
+static bool is_c_library(const char *base)
+{
+	return !strncmp(base, "libc.so", 7) || !strncmp(base, "libc-2", 6) || !strncmp(base, "libc.musl", 9) ||
+		!strncmp(base, "ld-musl", 7);
+}
+
+static int find_allocator(void *ctx, const struct proc_mapping *m)
+{
+	struct allocator *found = ctx;
+	const char *slash = strrchr(m->path, '/'), *base = slash ? slash + 1 : m->path;
+
+	if (!m->exec || m->path[0] != '/')
+		return 0;
+	if (is_c_library(base) && !found->path[0])
+		snprintf(found->path, sizeof(found->path), "%s", m->path);
+	for (size_t i = 0; i < sizeof(allocators) / sizeof(allocators[0]); i++)
+		if (!strncmp(base, "lib", 3) && strstr(base, allocators[i])) {
+			snprintf(found->path, sizeof(found->path), "%s", m->path);
+			return 1;
+		}
+	return 0;
+}
+
+/* A short program may be gone as soon as it may go on: what it is is looked up before. */
+struct identity {
+	struct allocator allocator;
+	int exe_fd;
+};
+
+static void identify(const struct watched *w, struct identity *ret)
+{
+	char exe[48];
+
+	*ret = (struct identity){0};
+	snprintf(exe, sizeof(exe), "/proc/%d/exe", (int)w->pid);
+	ret->exe_fd = open(exe, O_RDONLY | O_CLOEXEC);
+	proc_each_mapping(w->pid, find_allocator, &ret->allocator, NULL);
+}
+
+static void write_heap(struct heap_collector *c, const struct watched *w, const struct identity *who, enum heap_how how,
+	uint64_t now_ns)
+{
+	struct heap_cover cover = {0};
+	char exe[48];
+
+	snprintf(exe, sizeof(exe), "/proc/self/fd/%d", who->exe_fd);
+	if (who->exe_fd >= 0)
+		heap_cover_file(exe, &cover);
+
+	struct record_heap record = {
+		.time_ns = now_ns,
+		.rate = c->options.rate,
+		.pid = (uint32_t)w->pid,
+		.precision = (uint8_t)c->options.precision,
+		.how = (uint8_t)how,
+		.allocator = capture_string(c->writer, who->allocator.path[0] ? who->allocator.path : NULL),
+		.uncovered = capture_string(c->writer, cover.kind == HEAP_OWN_ALLOCATOR ? cover.words : NULL),
+	};
+	capture_record(c->writer, RECORD_HEAP, &record, sizeof(record));
+	c->stats.uncovered += cover.kind == HEAP_OWN_ALLOCATOR;
+}
+
+/* ---- begin and end ---- */
+
+static void free_watched(struct heap_collector *c, struct watched *w)
+{
+	if (w->pid_fd >= 0)
+		close(w->pid_fd);
+	heap_tables_free(w->tables);
+	vec_release(&w->stacks);
+	vec_release(&w->path);
+	vec_release(&w->tids);
+	c->watched[HEAP_SLOT(w->number)] = NULL;
+	heap_readers_remove(c->readers, w->number);
+	free(w);
+}
+
+static void watch_end(struct heap_collector *c, struct watched *w)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = w->number};
+
+	w->pid_fd = (int)syscall(SYS_pidfd_open, w->pid, 0);
+	if (w->pid_fd >= 0)
+		epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, w->pid_fd, &event);
+}
+
+/* In the session: new, or the same process with another program. */
+static void enter_session(struct heap_collector *c, const struct watched *w, bool exec, uint64_t now_ns)
+{
+	char name[PROC_NAME_BYTES];
+
+	if (exec && !proc_thread_name(w->pid, w->pid, name, sizeof(name), NULL))
+		session_renamed(c->session, w->pid, w->pid, name, true, now_ns);
+	session_adopt(c->session, w->pid, NULL);
+}
+
+static int prepare(struct heap_collector *c, struct watched *w, struct err *err)
+{
+	int rc = heap_model_process(c->model, w->number, (uint32_t)w->pid, c->options.precision, err);
+
+	return rc ? rc
+		  : heap_tables_new(c->rules, heap_readers_tables(c->readers, w->number),
+			    heap_readers_shared(c->readers, w->number), 0, &w->tables, err);
+}
+
+/* It is told to do nothing, and not to wait for us. */
+static void turn_away(struct heap_collector *c, uint32_t number)
+{
+	heap_readers_stop(c->readers, number);
+	heap_readers_publish(c->readers, number, 0, heap_readers_modules_wanted(c->readers, number));
+	heap_readers_remove(c->readers, number);
+}
+
+int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, enum heap_how how, struct err *err)
+{
+	struct watched *before = collect_find(c, pid), *w;
+	uint64_t now = clock_monotonic_ns();
+	struct counted counted;
+	struct identity who;
+	uint32_t number;
+	int rc = heap_readers_add(c->readers, fd, (uint32_t)pid, &number, err);
+
+	if (rc)
+		return rc;
+	w = c->options.only_pid && c->options.only_pid != pid ? NULL : calloc(1, sizeof(*w));
+	if (!w) {
+		turn_away(c, number);
+		return c->options.only_pid && c->options.only_pid != pid ? 0 : err_nomem(err);
+	}
+	if (before)
+		collect_end(c, before, true, now);
+	*w = (struct watched){.number = number, .pid = pid, .own_pid = own_pid, .pid_fd = -1};
+	c->watched[HEAP_SLOT(number)] = w;
+	if (HEAP_SLOT(number) >= c->slots)
+		c->slots = HEAP_SLOT(number) + 1;
+	watch_end(c, w); /* while it waits for its tables */
+	counted = count_modules(c, w);
+	enter_session(c, w, before, now);
+	rc = prepare(c, w, err);
+	if (rc) {
+		heap_readers_stop(c->readers, number);
+		free_watched(c, w);
+		return rc;
+	}
+	identify(w, &who);
+	publish(c, w, counted, FIRST_TABLES_NS);
+	write_heap(c, w, &who, how, now);
+	if (who.exe_fd >= 0)
+		close(who.exe_fd);
+	c->stats.processes++;
+	return 0;
+}
+
+void collect_losses(struct heap_collector *c, struct watched *w)
+{
+	struct heap_losses now;
+	const uint64_t *old = w->losses.lost;
+
+	heap_readers_losses(c->readers, w->number, &now);
+	session_lost(c->session, LOSS_HEAP,
+		now.lost[SHARE_LOST_CHUNK] - old[SHARE_LOST_CHUNK] + now.lost[SHARE_LOST_RING] - old[SHARE_LOST_RING] +
+			now.lost[SHARE_LOST_REENTERED] - old[SHARE_LOST_REENTERED]);
+	session_lost(c->session, LOSS_HEAP_EARLY, now.lost[SHARE_LOST_EARLY] - old[SHARE_LOST_EARLY]);
+	session_lost(c->session, LOSS_HEAP_STACK,
+		now.lost[SHARE_LOST_NODE] - old[SHARE_LOST_NODE] + now.nodes_wrong - w->losses.nodes_wrong);
+	c->stats.rings_abandoned += now.rings_abandoned - w->losses.rings_abandoned;
+	w->losses = now;
+}
+
+void collect_end(struct heap_collector *c, struct watched *w, bool exec, uint64_t now_ns)
+{
+	collect_losses(c, w);
+	heap_model_process_ended(c->model, c->writer, w->number, now_ns);
+	if (!exec)
+		session_exited(c->session, w->pid, w->pid, now_ns);
+	free_watched(c, w);
+}
+
+/* ---- threads ---- */
+
+/* Threads may be renamed at any time. */
+static void rename_thread(struct heap_collector *c, const struct watched *w, pid_t tid, uint64_t now_ns)
+{
+	const char *known = session_thread_name(c->session, tid);
+	char name[PROC_NAME_BYTES];
+
+	if (!proc_thread_name(w->pid, tid, name, sizeof(name), NULL) && (!known || strcmp(known, name)))
+		session_renamed(c->session, w->pid, tid, name, false, now_ns);
+}
+
+void collect_threads(struct heap_collector *c, struct watched *w, uint64_t now_ns)
+{
+	rename_thread(c, w, w->pid, now_ns);
+	for (size_t i = w->tids.len; i-- > 0;) {
+		pid_t own = w->tids.data[i], tid = collect_tid(w, (uint32_t)own);
+
+		if (!syscall(SYS_tgkill, w->pid, tid, 0) || errno != ESRCH) {
+			rename_thread(c, w, tid, now_ns);
+			continue;
+		}
+		heap_readers_thread_gone(c->readers, w->number, (uint32_t)own);
+		session_exited(c->session, w->pid, tid, now_ns);
+		w->tids.data[i] = w->tids.data[--w->tids.len];
+	}
+}

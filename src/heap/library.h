@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The library that is loaded into watched programs: it is part of sonde, and for a run it lies as a file in a directory
+ * of its own, which others cannot list and cannot write to.
+ */
+#ifndef SONDE_HEAP_LIBRARY_H
+#define SONDE_HEAP_LIBRARY_H
+
+#include "base/err.h"
+
+struct heap_library;
+
+int heap_library_new(struct heap_library **ret, struct err *err);
+
+/* Its path, without spaces and colons, which would end it in LD_PRELOAD. */
+const char *heap_library_path(const struct heap_library *l);
+
+/* Removes the file and its directory. */
+void heap_library_free(struct heap_library *l);
+
+/* The same, and both stay: programs that live on may start others, which look for it. */
+void heap_library_leave(struct heap_library *l);
+
+#endif
