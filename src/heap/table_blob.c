@@ -85,24 +85,47 @@ static int add_fdes(struct blob_builder *b, const struct cfi_section *s, uint8_t
 	return 0;
 }
 
+static int add_sigreturn_at(struct blob_builder *b, const struct unwind_section *s, size_t at)
+{
+	if (!b->arch->is_sigreturn(s->bytes + at, s->size - at))
+		return 0;
+	return add_piece(b, s->vaddr + at - 1, s->vaddr + at + 1, FIXED, TABLES_RULE(TABLES_SIGNAL, 0, 0, 0));
+}
+
+/* By the system call in the end; what comes before it takes 5 or 7 bytes. */
+static int add_sigreturns_x86(struct blob_builder *b, const struct unwind_section *s)
+{
+	const uint8_t *at = s->bytes, *end = s->bytes + s->size;
+
+	while ((at = (const uint8_t *)memmem(at, (size_t)(end - at), "\x0f\x05", 2))) {
+		size_t offset = (size_t)(at - s->bytes);
+
+		if ((offset >= 5 && add_sigreturn_at(b, s, offset - 5)) || (offset >= 7 && add_sigreturn_at(b, s, offset - 7)))
+			return -ENOMEM;
+		at += 2;
+	}
+	return 0;
+}
+
+static int add_sigreturns_a64(struct blob_builder *b, const struct unwind_section *s)
+{
+	for (size_t at = 0; at + 8 <= s->size; at += 4)
+		if (add_sigreturn_at(b, s, at))
+			return -ENOMEM;
+	return 0;
+}
+
 /* What signal handlers return to is found by what it does: musl does not describe it. */
 static int add_sigreturns(struct blob_builder *b)
 {
 	for (size_t i = 0; i < b->input->text_count; i++) {
 		const struct unwind_section *s = &b->input->text[i];
-		size_t step = b->arch->code_align;
+		int rc = 0;
 
-		if (!s->bytes || s->size > SCAN_TEXT)
-			continue;
-		for (size_t at = 0; at + 7 <= s->size; at += step) {
-			/* The first bytes of all forms, cheaply. */
-			if (step == 1 && s->bytes[at] != 0x48 && s->bytes[at] != 0xb8)
-				continue;
-			if (b->arch->is_sigreturn(s->bytes + at, s->size - at) &&
-				add_piece(b, s->vaddr + at - 1, s->vaddr + at + 1, FIXED,
-					TABLES_RULE(TABLES_SIGNAL, 0, 0, 0)))
-				return -ENOMEM;
-		}
+		if (s->bytes && s->size <= SCAN_TEXT)
+			rc = b->input->arch == UNWIND_AARCH64 ? add_sigreturns_a64(b, s) : add_sigreturns_x86(b, s);
+		if (rc)
+			return rc;
 	}
 	return 0;
 }
