@@ -11,26 +11,52 @@
 
 /* ---- reading ---- */
 
+/* Pages around what was read last, since links lead back and forth. */
+static const struct walk_page *page_of(struct walk *w, uint64_t address)
+{
+	uint64_t start = address & ~(uint64_t)(WALK_PAGE_BYTES - 1);
+	struct walk_page *p = &w->pages[start / WALK_PAGE_BYTES % WALK_PAGES];
+
+	if (p->start == start && p->len)
+		return p;
+	p->start = start;
+	p->len = w->ops->read(w->ctx, start, p->bytes, WALK_PAGE_BYTES);
+	if (p->len > WALK_PAGE_BYTES)
+		p->len = 0;
+	return p;
+}
+
 bool walk_read(struct walk *w, uint64_t address, void *buf, size_t len)
 {
-	if (address >= w->window_start && address - w->window_start < w->window_len &&
-		len <= w->window_len - (address - w->window_start)) {
-		memcpy(buf, w->window + (address - w->window_start), len);
-		return true;
+	uint8_t *out = (uint8_t *)buf;
+
+	while (len) {
+		const struct walk_page *p = page_of(w, address);
+		size_t at = address - p->start, part = p->len > at ? p->len - at : 0;
+
+		if (!part)
+			return false;
+		part = part < len ? part : len;
+		memcpy(out, p->bytes + at, part);
+		out += part;
+		len -= part;
+		address += part;
 	}
-	return w->ops->read(w->ctx, address, buf, len) == len;
+	return true;
 }
 
 uint64_t walk_word(struct walk *w, uint64_t address)
 {
 	uint64_t v;
 
-	return w->ops->read(w->ctx, address, &v, sizeof(v)) == sizeof(v) ? v : 0;
+	return walk_read(w, address, &v, sizeof(v)) ? v : 0;
 }
 
 void walk_forget(struct walk *w)
 {
 	w->window_len = 0;
+	for (size_t i = 0; i < WALK_PAGES; i++)
+		w->pages[i].len = 0;
 }
 
 bool walk_chunk(struct walk *w, uint64_t address, struct chunk *ret)
@@ -227,13 +253,15 @@ int arenas_walk(const struct arenas_places *places, const struct arenas_ops *ops
 
 	*ret = (struct arenas){0};
 	w.window = malloc(WINDOW_BYTES);
-	if (!w.window)
-		return err_nomem(err);
-	if (walk_find(&w))
+	w.pages = calloc(WALK_PAGES, sizeof(*w.pages));
+	if (!w.window || !w.pages)
+		rc = -ENOMEM;
+	else if (walk_find(&w))
 		rc = walk_all(&w);
 	else
 		rc = -ENOENT;
 	free(w.window);
+	free(w.pages);
 	vec_release(&w.caches);
 	vec_release(&w.heaps);
 	if (rc)

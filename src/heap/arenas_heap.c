@@ -207,12 +207,14 @@ void walk_heap(struct walk *w, const struct heap_piece *piece)
 	size_t first_cache = w->caches.len;
 
 	for (uint32_t i = 1; i <= MOST_WALKS; i++) {
-		struct heap_piece now = as_it_is_now(w, piece);
-		struct step s = {.w = w, .piece = &now, .sums = {.main = w->ret->list.data[piece->arena].main}};
+		struct step s = {.w = w, .sums = {.main = w->ret->list.data[piece->arena].main}};
+		struct heap_piece now;
 		bool last = i == MOST_WALKS;
 
-		w->caches.len = first_cache;
 		walk_forget(w);
+		now = as_it_is_now(w, piece);
+		s.piece = &now;
+		w->caches.len = first_cache;
 		w->ops->begin(w->ctx, now.start, now.end);
 		walk_once(&s, last);
 		w->ret->walks++;

@@ -57,6 +57,15 @@ struct cache_candidate {
 	uint32_t arena;
 };
 
+#define WALK_PAGE_BYTES 4096u
+#define WALK_PAGES 512u
+
+struct walk_page {
+	uint64_t start;
+	size_t len; /* 0: nothing is known of it */
+	uint8_t bytes[WALK_PAGE_BYTES];
+};
+
 struct walk {
 	const struct arenas_places *places;
 	const struct arenas_ops *ops;
@@ -71,6 +80,7 @@ struct walk {
 	uint8_t *window;          /* bytes that were read last */
 	uint64_t window_start;
 	size_t window_len;
+	struct walk_page *pages;  /* by address, what was read there last */
 	bool failed;              /* out of memory */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Any bytes as what the kernel tells of descriptors, locks, sockets and families: the first byte says as
+/* Any bytes as what the kernel tells of descriptors, locks, sockets, families and mappings: the first byte says as
  * which of them. */
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "os/fdinfo.h"
 #include "os/freezer.h"
 #include "os/open_files.h"
+#include "os/smaps.h"
 #include "os/sockets.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -28,6 +29,24 @@ static void use_sockets(struct sockets *s)
 		sockets_find_name(s, i->name);
 	}
 	sockets_release(s);
+}
+
+static int take_mapping(void *ctx, const struct smaps_mapping *m)
+{
+	if (m->m.start >= m->m.end || !m->m.path)
+		abort();
+	++*(unsigned *)ctx;
+	return 0;
+}
+
+static void as_smaps(const char *text)
+{
+	char *copy = strdup(text);
+	unsigned count = 0;
+
+	if (copy)
+		smaps_parse(copy, take_mapping, &count);
+	free(copy);
 }
 
 static void as_text(unsigned which, const char *text)
@@ -51,6 +70,8 @@ static void as_text(unsigned which, const char *text)
 		sockets_parse_unix(text, &s);
 	} else if (which == 4 || which == 5) {
 		sockets_parse_tcp(text, which == 5, &s);
+	} else if (which == 8) {
+		as_smaps(text);
 	} else if (which == 6) {
 		proc_family_parse(text, &family);
 		open_file_classify(text, &key);
@@ -71,10 +92,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* Finding is a walk over all: long inputs would only be slow. */
 	if (!size || size > 8192)
 		return 0;
-	if (*data % 8) {
+	if (*data % 9) {
 		char *text = strndup((const char *)data + 1, size - 1);
 
-		as_text(*data % 8, text);
+		as_text(*data % 9, text);
 		free(text);
 		return 0;
 	}
