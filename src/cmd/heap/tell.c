@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "cmd/heap/record_priv.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
+#include "profile/heap.h"
 
 #define SIZE_TEXT_BYTES 48
 
@@ -78,6 +79,67 @@ static void tell_losses(const struct heap_recording *r)
 		fprintf(stderr, "  %llu processes could not be watched\n", (unsigned long long)r->stats.turned_away);
 }
 
+/* ---- where the memory is ---- */
+
+#define SPOTS 5u /* enough to go on from; the report has all of them */
+
+static void tell_spot(const struct profile *p, const struct heap_spot *spot, enum heap_order order)
+{
+	const struct profile_function *f = spot->function == PROFILE_NONE ? NULL : &p->functions.data[spot->function];
+	const struct heap_sum *sum = &spot->sum;
+	enum heap_variance variance = order == HEAP_BY_LIVE ? HEAP_VAR_LIVE_BYTES
+		: order == HEAP_BY_PEAK                     ? HEAP_VAR_PEAK_BYTES
+							    : HEAP_VAR_ALLOCATED_BYTES;
+	struct heap_interval i =
+		heap_interval(heap_measure(sum, order), sum->variance[variance], heap_weight(p->heap, sum, true));
+	const char *slash = spot->file ? strrchr(spot->file, '/') : NULL;
+	char text[SIZE_TEXT_BYTES];
+
+	fprintf(stderr, "  %12s", size_text(heap_measure(sum, order), text));
+	if (i.high > i.low) {
+		fprintf(stderr, "  (%s", size_text(i.low, text));
+		fprintf(stderr, " to %s)", size_text(i.high, text));
+	}
+	fprintf(stderr, "  %s", f ? f->name : "[no stack]");
+	if (spot->file && spot->line)
+		fprintf(stderr, " (%s:%u)", slash ? slash + 1 : spot->file, spot->line);
+	fputc('\n', stderr);
+}
+
+/* What is live, unless a program has freed most of it by its end. */
+static enum heap_order choose_order(const struct heap_recording *r)
+{
+	const struct record_heap_total *t = &r->stats.totals.total;
+
+	if (r->args->every_calls)
+		return HEAP_BY_TOTAL;
+	return t->live_bytes >= t->peak_bytes / 2 ? HEAP_BY_LIVE : HEAP_BY_PEAK;
+}
+
+/* The recording is read as anybody would read it. */
+static void tell_spots(const struct heap_recording *r)
+{
+	static const char *const words[] = {[HEAP_BY_LIVE] = "who holds most of what is live:",
+		[HEAP_BY_PEAK] = "who held most at the peak:", [HEAP_BY_TOTAL] = "who allocates most:"};
+	enum heap_order order = choose_order(r);
+	struct heap_spots spots = {0};
+	struct profile *p = NULL;
+	struct stat st;
+
+	/* A pipe has been read by somebody else. */
+	if (stat(r->args->output, &st) || !S_ISREG(st.st_mode) ||
+		profile_load(r->args->output, &(struct profile_load_options){0}, &p, NULL))
+		return;
+	if (p->heap && !heap_spots_build(p, order, &spots, NULL)) {
+		fprintf(stderr, "%s\n", words[order]);
+		for (size_t i = 0; i < spots.spots.len && i < SPOTS; i++)
+			if (heap_measure(&spots.spots.data[i].sum, order) > 0)
+				tell_spot(p, &spots.spots.data[i], order);
+	}
+	heap_spots_release(&spots);
+	profile_free(p);
+}
+
 void heap_tell(const struct heap_recording *r)
 {
 	const struct heap_record_args *a = r->args;
@@ -103,5 +165,6 @@ void heap_tell(const struct heap_recording *r)
 	}
 	tell_totals(r);
 	tell_losses(r);
+	tell_spots(r);
 	fprintf(stderr, "see it: sonde report %s\n", a->output);
 }
