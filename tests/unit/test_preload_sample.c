@@ -149,9 +149,31 @@ TEST(a_full_counter_stays)
 	free(counts);
 }
 
+TEST(a_free_is_told_once)
+{
+	uint8_t *counts = calloc(SHARE_FILTER_SLOTS, 1);
+	uint64_t block = 0x7f0012345670, other = block + 0x100000;
+
+	if (!counts)
+		abort();
+	check(!sample_free_is_told(block));
+	sample_mark(counts, block);
+	check(!sample_free_is_told(block));
+	sample_tell_free(block);
+	check(sample_free_is_told(block) && !sample_free_is_told(other));
+	/* Given out again, and sampled this time. */
+	sample_mark(counts, block);
+	check(!sample_free_is_told(block));
+	/* What others mark does not matter. */
+	sample_tell_free(block);
+	sample_mark(counts, other);
+	check(sample_free_is_told(block));
+	free(counts);
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(logarithm), T(a_block_is_sampled_by_its_size), T(estimates_are_right),
 		T(one_call_in_so_many), T(distances_stay_in_bounds), T(what_a_block_costs), T(seeds_differ),
-		T(a_full_counter_stays));
+		T(a_full_counter_stays), T(a_free_is_told_once));
 }

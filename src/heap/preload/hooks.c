@@ -32,7 +32,8 @@ static inline bool of_interest(const void *block)
 {
 	const uint8_t *filter = __atomic_load_n(&preload.filter, __ATOMIC_RELAXED);
 
-	return !filter || filter[share_filter_slot((uintptr_t)block)] || pool_has(block);
+	return !filter || (filter[share_filter_slot((uintptr_t)block)] && !sample_free_is_told((uintptr_t)block)) ||
+		pool_has(block);
 }
 
 static void *none(void)

@@ -85,11 +85,15 @@ int64_t sample_draw_calls(uint64_t *random, uint64_t rate)
 	return distance(exponential(random) * mean);
 }
 
+uint64_t sample_told[1u << SAMPLE_TOLD_BITS] __attribute__((visibility("hidden")));
+
 void sample_mark(uint8_t *counts, uint64_t address)
 {
 	uint8_t *count = counts + share_filter_slot(address);
 	uint8_t old = __atomic_load_n(count, __ATOMIC_RELAXED);
 
+	if (sample_free_is_told(address))
+		__atomic_store_n(sample_told_slot(address), 0, __ATOMIC_RELAXED);
 	while (old != UINT8_MAX &&
 		!__atomic_compare_exchange_n(count, &old, old + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;

@@ -143,6 +143,8 @@ void take_freed(struct thread *t, void *block, const struct walk_start *here)
 	last = preload.mode == SHARE_SAMPLED && t->last == (uintptr_t)block && t->last_left == t->left;
 	if (likely(!(preload.options & SHARE_OPTION_FREE_STACKS))) {
 		put_free(t, block, last ? SHARE_FREE_LAST : SHARE_FREE);
+		if (preload.mode == SHARE_SAMPLED)
+			sample_tell_free((uintptr_t)block);
 		return;
 	}
 	node = stack_take(t, here);
@@ -153,6 +155,8 @@ void take_freed(struct thread *t, void *block, const struct walk_start *here)
 	e[1] = SHARE_WORD(last ? SHARE_FREE_STACK_LAST : SHARE_FREE_STACK, (uintptr_t)block);
 	e[2] = node;
 	ring_commit(t, 24);
+	if (preload.mode == SHARE_SAMPLED)
+		sample_tell_free((uintptr_t)block);
 }
 
 void take_moving(struct thread *t, void *block)
