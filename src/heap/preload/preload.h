@@ -35,8 +35,8 @@ struct preload {
 	uint64_t size_mask;      /* what of a block's size its call costs: all, or nothing */
 	uint32_t state;          /* enum preload_state */
 	uint32_t mode;           /* enum share_mode */
-	const uint32_t *alive;   /* 1 in the process that has started, 0 in a forked child of it */
-	uint32_t generation;     /* + 1 with each start: what threads know of an older one is void */
+	const uint32_t *alive;   /* `generation` in the process that has started, 0 in a forked child of it; NULL: never */
+	uint32_t generation;     /* + 1 with each start, so not 0: what threads know of an older one is void */
 	uint32_t clock, options;
 	uint32_t early;          /* calls that came too early */
 	bool has_key;            /* `key` is there: threads tell when they end */

@@ -65,12 +65,10 @@ static void find_all(void)
 	__atomic_store_n((void **)&real.malloc, next, __ATOMIC_RELEASE);
 }
 
-bool real_ready(struct thread *t)
+bool real_search(struct thread *t)
 {
 	int saved;
 
-	if (likely(__atomic_load_n((void **)&real.malloc, __ATOMIC_ACQUIRE)))
-		return true;
 	if (t->busy)
 		return false;
 	saved = errno;

@@ -34,8 +34,13 @@ struct real {
 extern struct real real;
 
 struct thread;
+bool real_search(struct thread *t);
+
 /* Finds them all when nobody has. False: this is a call from within the search, the pool has to serve it. */
-bool real_ready(struct thread *t);
+static inline bool real_ready(struct thread *t)
+{
+	return __atomic_load_n((void **)&real.malloc, __ATOMIC_ACQUIRE) != NULL || real_search(t);
+}
 
 #define POOL_BYTES 65536u
 extern uint8_t pool[POOL_BYTES];

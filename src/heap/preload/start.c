@@ -328,7 +328,7 @@ static void switch_on(void)
 	preload.options = (uint32_t)wish.options;
 	preload.size_mask = wish.mode == SHARE_SAMPLED ? SAMPLE_BYTES_MASK : 0;
 	preload.generation++;
-	*(uint32_t *)(uintptr_t)preload.alive = 1;
+	*(uint32_t *)(uintptr_t)preload.alive = preload.generation;
 	__atomic_store_n(&preload.filter, wish.mode == SHARE_SAMPLED ? preload.filter_counts : NULL, __ATOMIC_RELEASE);
 	__atomic_store_n(&preload.state, PRELOAD_ON, __ATOMIC_RELEASE);
 }

@@ -3,9 +3,6 @@
 
 #include <time.h>
 
-#include "heap/preload/clock.h"
-#include "heap/preload/ring.h"
-
 bool take_unusual(struct thread *t)
 {
 	if (preload_ready(t))
@@ -37,7 +34,7 @@ bool take_first(struct thread *t, uint64_t size)
 	return t->left <= 0;
 }
 
-void take_end(struct thread *t)
+void take_end_otherwise(struct thread *t)
 {
 	if (preload.mode != SHARE_EXACT && t->left <= 0 && t->random)
 		draw(t);
@@ -45,10 +42,8 @@ void take_end(struct thread *t)
 		t->last_left = t->left;
 	if (preload.options & SHARE_OPTION_TIMES)
 		t->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	if (unlikely(t->ended))
+	if (t->ended)
 		thread_release(t);
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	t->busy = 0;
 }
 
 /* ---- events ---- */
@@ -85,7 +80,7 @@ static void put(struct thread *t, enum share_event type, uint64_t address, uint3
 
 	if (unlikely(!e))
 		return;
-	e[0] = clock_after(preload.clock);
+	e[0] = take_time();
 	e[1] = SHARE_WORD(type, address);
 	e[2] = SHARE_STACK_AND_SIZE(node, size);
 	if (words == 4)
@@ -103,12 +98,10 @@ static void mark(struct thread *t, uint64_t address)
 	t->last_left = INT64_MIN;
 }
 
-void take_allocated(struct thread *t, void *block, uint64_t size, const struct walk_start *here)
+void take_allocated_otherwise(struct thread *t, void *block, uint64_t size, const struct walk_start *here)
 {
 	uint32_t node;
 
-	if (!block)
-		return;
 	if (preload.mode != SHARE_EXACT)
 		tell_rate(t);
 	node = stack_take(t, here);
@@ -129,7 +122,7 @@ static void put_free(struct thread *t, void *block, enum share_event type)
 	ring_commit(t, 16);
 }
 
-void take_freed(struct thread *t, void *block, const struct walk_start *here)
+void take_freed_otherwise(struct thread *t, void *block, const struct walk_start *here)
 {
 	uint32_t node;
 	uint64_t *e;

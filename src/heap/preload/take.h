@@ -13,7 +13,9 @@
 #ifndef SONDE_HEAP_PRELOAD_TAKE_H
 #define SONDE_HEAP_PRELOAD_TAKE_H
 
+#include "heap/preload/clock.h"
 #include "heap/preload/preload.h"
+#include "heap/preload/ring.h"
 #include "heap/preload/sample.h"
 
 /* The slow parts: whatever is not as usual; a thread's first allocation. */
@@ -29,8 +31,9 @@ static inline bool take_begin(struct thread *t)
 	}
 	t->busy = 1;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (unlikely(__atomic_load_n(&preload.state, __ATOMIC_ACQUIRE) != PRELOAD_ON || !*preload.alive ||
-		    preload.memory.header->stop || t->generation != preload.generation) &&
+	/* A thread with a generation has seen that all is set up. */
+	if (unlikely(!t->generation || *preload.alive != t->generation || preload.memory.header->stop ||
+		    preload.state != PRELOAD_ON) &&
 		!take_unusual(t))
 		return false;
 	if (preload.mode == SHARE_EXACT)
@@ -44,7 +47,16 @@ static inline bool take_sampled(struct thread *t, uint64_t size)
 	return t->left <= 0 && (preload.mode == SHARE_EXACT || likely(t->random) || take_first(t, size));
 }
 
-void take_end(struct thread *t);
+/* The slow part: a distance is drawn, a borrowed ring is given back. */
+void take_end_otherwise(struct thread *t);
+
+static inline void take_end(struct thread *t)
+{
+	if (unlikely(preload.mode != SHARE_EXACT || preload.options & SHARE_OPTION_TIMES || t->ended))
+		take_end_otherwise(t);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	t->busy = 0;
+}
 
 /* For allocations: it begins when the block is a sampled one. */
 static inline bool take_begin_sampled(struct thread *t, uint64_t size)
@@ -57,22 +69,64 @@ static inline bool take_begin_sampled(struct thread *t, uint64_t size)
 	return false;
 }
 
+/* The stack of the thread from `here` on, as a node; when it has to be walked by the collector, that stands in the ring,
+ * for the event that comes next, and there is no node. */
+uint32_t stack_take(struct thread *t, const struct walk_start *here);
+
+/* While there is one ring, its order is the order of everything, and a time may be some instructions early. */
+static inline uint64_t take_time(void)
+{
+	if (__atomic_load_n(&preload.memory.header->ring_count, __ATOMIC_RELAXED) > 1)
+		return clock_after(preload.clock);
+	return clock_before(preload.clock);
+}
+
+void take_allocated_otherwise(struct thread *t, void *block, uint64_t size, const struct walk_start *here);
+void take_freed_otherwise(struct thread *t, void *block, const struct walk_start *here);
+
 /* A block is there, from a call of the function that `here` is in. */
-void take_allocated(struct thread *t, void *block, uint64_t size, const struct walk_start *here);
+static inline void take_allocated(struct thread *t, void *block, uint64_t size, const struct walk_start *here)
+{
+	uint32_t node;
+	uint64_t *e;
+
+	if (unlikely(!block))
+		return;
+	if (unlikely(preload.mode != SHARE_EXACT || size >= SHARE_LARGE)) {
+		take_allocated_otherwise(t, block, size, here);
+		return;
+	}
+	node = stack_take(t, here);
+	e = ring_reserve(t, 24);
+	if (unlikely(!e))
+		return;
+	e[0] = take_time();
+	e[1] = SHARE_WORD(SHARE_ALLOC, (uintptr_t)block);
+	e[2] = (uint64_t)node << 32 | size;
+	ring_commit(t, 24);
+}
 
 /* A block is about to be freed. */
-void take_freed(struct thread *t, void *block, const struct walk_start *here);
+static inline void take_freed(struct thread *t, void *block, const struct walk_start *here)
+{
+	uint64_t *e;
+
+	if (unlikely(preload.mode != SHARE_EXACT || preload.options & SHARE_OPTION_FREE_STACKS)) {
+		take_freed_otherwise(t, block, here);
+		return;
+	}
+	e = ring_reserve(t, 16);
+	if (unlikely(!e))
+		return;
+	e[0] = clock_before(preload.clock);
+	e[1] = SHARE_WORD(SHARE_FREE, (uintptr_t)block);
+	ring_commit(t, 16);
+}
 
 /* A block is about to be moved or resized: with `new` not of interest it is as freed. Then what became of it: NULL: it
  * stands as it was. */
 void take_moving(struct thread *t, void *block);
 void take_moved(struct thread *t, void *block, uint64_t size, bool sampled, const struct walk_start *here);
-
-/* ---- raw.c ---- */
-
-/* The stack of the thread from `here` on, as a node; when it has to be walked by the collector, that stands in the ring,
- * for the event that comes next, and there is no node. */
-uint32_t stack_take(struct thread *t, const struct walk_start *here);
 
 /*
  * An exported function is two: itself, which jumps to its slow half, and that one, which stands in the stack right above
