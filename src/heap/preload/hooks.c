@@ -237,12 +237,20 @@ SLOW void free_slow(void *block)
 	real.free(block);
 }
 
+SLOW void free_plainly(void *block)
+{
+	if (likely(!pool_has(block) && take_freed_plainly(&thread, block)))
+		real.free(block);
+	else
+		free_slow(block);
+}
+
 PRELOAD_EXPORT void free(void *block)
 {
 	if (!block)
 		return;
-	if (unlikely(of_interest(block)))
-		free_slow(block);
+	if (of_interest(block))
+		free_plainly(block);
 	else
 		real.free(block);
 }

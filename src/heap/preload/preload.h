@@ -38,6 +38,7 @@ struct preload {
 	const uint32_t *alive;   /* `generation` in the process that has started, 0 in a forked child of it; NULL: never */
 	uint32_t generation;     /* + 1 with each start, so not 0: what threads know of an older one is void */
 	uint32_t clock, options;
+	bool plain;              /* on, exact, by the CPU's counter, and frees have no stacks: most questions in one */
 	uint32_t early;          /* calls that came too early */
 	bool has_key;            /* `key` is there: threads tell when they end */
 	uint32_t key;            /* pthread_key_t */

@@ -329,6 +329,8 @@ static void switch_on(void)
 	preload.size_mask = wish.mode == SHARE_SAMPLED ? SAMPLE_BYTES_MASK : 0;
 	preload.generation++;
 	*(uint32_t *)(uintptr_t)preload.alive = preload.generation;
+	preload.plain = wish.mode == SHARE_EXACT && wish.clock == SHARE_CLOCK_COUNTER &&
+		!(wish.options & (SHARE_OPTION_FREE_STACKS | SHARE_OPTION_TIMES));
 	__atomic_store_n(&preload.filter, wish.mode == SHARE_SAMPLED ? preload.filter_counts : NULL, __ATOMIC_RELEASE);
 	__atomic_store_n(&preload.state, PRELOAD_ON, __ATOMIC_RELEASE);
 }
@@ -337,6 +339,7 @@ void preload_off(void)
 {
 	/* Counts down all the same, from so far above that it never gets there. */
 	preload.size_mask = 0;
+	preload.plain = false;
 	__atomic_store_n(&preload.filter, no_filter, __ATOMIC_RELEASE);
 	__atomic_store_n(&preload.state, PRELOAD_OFF, __ATOMIC_RELEASE);
 }
