@@ -26,6 +26,7 @@ enum status {
 int cmd_record(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
+int cmd_diff(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_heap(int argc, char **argv);
 int cmd_stack(int argc, char **argv);

@@ -29,7 +29,7 @@ struct heap_process {
 enum heap_order {
 	HEAP_BY_LIVE,
 	HEAP_BY_LEAKED,
-	HEAP_BY_GROWTH, /* what grows first, then by the rate */
+	HEAP_BY_GROWTH, /* what grows first, then by the rate; of a range by what became more in it */
 	HEAP_BY_PEAK,
 	HEAP_BY_TOTAL,
 	HEAP_BY_TEMPORARY,

@@ -143,12 +143,14 @@ static int compare_sites(const void *left, const void *right, void *ctx)
 static int compare_spots(const void *left, const void *right, void *ctx)
 {
 	const struct heap_spot *s = left, *t = right;
-	enum heap_order by = *(const enum heap_order *)ctx;
+	const struct build *b = ctx;
+	enum heap_order by = b->order;
+	bool by_rate = by == HEAP_BY_GROWTH && !b->p->heap->range;
 	int order = 0;
 
-	if (by == HEAP_BY_GROWTH)
+	if (by_rate)
 		order = DESCENDING(s->growth.trend == HEAP_TREND_GROWS, t->growth.trend == HEAP_TREND_GROWS);
-	if (by == HEAP_BY_GROWTH && !order)
+	if (by_rate && !order)
 		order = DESCENDING(s->growth.rate, t->growth.rate);
 	if (!order)
 		order = DESCENDING(heap_measure(&s->sum, by), heap_measure(&t->sum, by));
@@ -174,7 +176,7 @@ static void sort(struct build *b)
 		s->growth = heap_growth_of(b->p, b->line, b->variance);
 	}
 	if (b->out.spots.len)
-		qsort_r(b->out.spots.data, b->out.spots.len, sizeof(*b->out.spots.data), compare_spots, &b->order);
+		qsort_r(b->out.spots.data, b->out.spots.len, sizeof(*b->out.spots.data), compare_spots, b);
 }
 
 int heap_spots_build(const struct profile *p, enum heap_order order, struct heap_spots *ret, struct err *err)

@@ -53,6 +53,12 @@ int view_json(
 int view_svg(
 	const struct profile *p, const struct view_options *o, struct buf *out, struct err *err);
 
+/* What is different between two profiles that have a heap: a table, and an object (docs/JSON.md). */
+int view_heap_diff(
+	const struct profile *const p[2], const struct view_options *o, struct buf *out, struct err *err);
+int view_heap_diff_json(
+	const struct profile *const p[2], const struct view_options *o, struct buf *out, struct err *err);
+
 /* Every record of the recording at `path` as a line of text, in file order. -errno of reading. */
 int view_dump(const char *path, FILE *out, struct err *err);
 
