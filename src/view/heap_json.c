@@ -344,7 +344,7 @@ static void timeline(const struct profile *p, struct buf *out)
 static int flow_array(const struct profile *p, struct buf *out)
 {
 	struct heap_pairs pairs = {0};
-	int rc = heap_pairs_build(p, &pairs);
+	int rc = heap_pairs_build(p, NULL, &pairs);
 
 	key(out, "flows", false);
 	buf_char(out, '[');

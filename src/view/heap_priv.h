@@ -30,7 +30,17 @@ struct heap_pair {
 	double count, bytes;
 };
 VEC_TYPE(heap_pairs, struct heap_pair);
-int heap_pairs_build(const struct profile *p, struct heap_pairs *ret);
+
+/* Threads of one process and name, when they are many, are told as one: but for the first thread of a process. */
+struct heap_crowds {
+	uint32_t *as;   /* by thread: whom it stands with, itself when it stands alone */
+	uint32_t *size; /* of the crowd that it is in */
+};
+int heap_crowds_build(const struct profile *p, struct heap_crowds *ret);
+void heap_crowds_release(struct heap_crowds *c);
+
+/* `crowds` NULL: each thread is itself. */
+int heap_pairs_build(const struct profile *p, const struct heap_crowds *crowds, struct heap_pairs *ret);
 
 const char *heap_trend_name(enum heap_trend trend); /* "grows": a word of the JSON */
 

@@ -199,6 +199,59 @@ int heap_rows_of_freers(const struct profile *p, const struct heap_spots *spots,
 	return 0;
 }
 
+/* ---- crowds ---- */
+
+static int by_name(const void *left, const void *right, void *ctx)
+{
+	const struct profile *p = ctx;
+	const struct profile_thread *a = &p->threads.data[*(const uint32_t *)left], *b = &p->threads.data[*(const uint32_t *)right];
+
+	if (a->pid != b->pid)
+		return (a->pid > b->pid) - (a->pid < b->pid);
+	if ((a->tid == a->pid) != (b->tid == b->pid))
+		return (b->tid == b->pid) - (a->tid == a->pid);
+	/* Interned: equal names are equal pointers; in which order does not matter, as long as they stand together. */
+	return (a->name > b->name) - (a->name < b->name);
+}
+
+#define CROWD 4u
+
+int heap_crowds_build(const struct profile *p, struct heap_crowds *ret)
+{
+	size_t n = p->threads.len;
+	uint32_t *order = calloc(n + 1, sizeof(*order));
+
+	*ret = (struct heap_crowds){.as = calloc(n + 1, sizeof(*ret->as)), .size = calloc(n + 1, sizeof(*ret->size))};
+	if (!order || !ret->as || !ret->size) {
+		free(order);
+		heap_crowds_release(ret);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		order[i] = i;
+	if (n)
+		qsort_r(order, n, sizeof(*order), by_name, (void *)p);
+	for (size_t i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && !by_name(&order[i], &order[end], (void *)p); end++)
+			;
+		for (size_t k = i; k < end; k++) {
+			bool crowd = end - i > CROWD;
+
+			ret->as[order[k]] = crowd ? order[i] : order[k];
+			ret->size[order[k]] = crowd ? (uint32_t)(end - i) : 1;
+		}
+	}
+	free(order);
+	return 0;
+}
+
+void heap_crowds_release(struct heap_crowds *c)
+{
+	free(c->as);
+	free(c->size);
+	*c = (struct heap_crowds){0};
+}
+
 /* ---- who allocates, who frees ---- */
 
 static int by_pair(const void *left, const void *right)
@@ -216,7 +269,7 @@ static int by_pair_bytes(const void *left, const void *right)
 	return order ? order : by_pair(left, right);
 }
 
-int heap_pairs_build(const struct profile *p, struct heap_pairs *ret)
+int heap_pairs_build(const struct profile *p, const struct heap_crowds *crowds, struct heap_pairs *ret)
 {
 	size_t kept = 0;
 
@@ -224,6 +277,10 @@ int heap_pairs_build(const struct profile *p, struct heap_pairs *ret)
 	vec_each(&p->heap->flows, f) {
 		struct heap_pair pair = {p->heap->sites.data[f->site].thread, f->thread, f->count, f->bytes};
 
+		if (crowds) {
+			pair.from = crowds->as[pair.from];
+			pair.to = pair.to == PROFILE_NONE ? PROFILE_NONE : crowds->as[pair.to];
+		}
 		if (vec_push(ret, pair))
 			return -ENOMEM;
 	}

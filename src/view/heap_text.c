@@ -14,7 +14,7 @@
 #define LINE_CELLS 40u
 #define SPOT_CELLS 10u
 #define MOST_HINTS 3u
-#define FIXED_COLUMNS 54u /* of a line of the table, before the name */
+#define FIXED_COLUMNS 58u /* of a line of the table, before the name */
 #define LEAST_SPOTS 3u
 #define MOST_NS 9e18
 
@@ -26,6 +26,7 @@ struct heap_text {
 	struct heap_spots spots;
 	struct chain chain;
 	struct heap_rows rows;
+	struct heap_crowds crowds;
 	double *line; /* by moment */
 	struct buf *out;
 	size_t lines; /* that were written before the table */
@@ -316,10 +317,10 @@ static int spot_lines(struct heap_text *v, size_t index)
 	buf_printf(v->out, "%3zu ", index + 1);
 	first_cell(v, &spot->sum);
 	if (v->o->heap_order == HEAP_BY_LIVE || v->o->heap_order == HEAP_BY_GROWTH)
-		heap_count_cell(v->out, 9, spot->sum.live);
+		heap_count_cell(v->out, 11, spot->sum.live);
 	else
-		heap_bytes_cell(v->out, 9, spot->sum.live_bytes);
-	heap_bytes_cell(v->out, 9, n[HEAP_ALLOCATED_BYTES]);
+		heap_bytes_cell(v->out, 11, spot->sum.live_bytes);
+	heap_bytes_cell(v->out, 11, n[HEAP_ALLOCATED_BYTES]);
 	buf_str(v->out, " ");
 	if (round(n[HEAP_TEMPORARY]) > 0)
 		words_percent(v->out, fmin(100, 100 * n[HEAP_TEMPORARY] / fmax(n[HEAP_ALLOCATED], 1)));
@@ -351,7 +352,7 @@ static void table_title(struct heap_text *v)
 
 	end_line(v);
 	paint_on(v->out, v->t, PAINT_TITLE);
-	buf_printf(v->out, "  # %10s%9s%9s%7s  %-10s  %s", v->h->range && v->o->heap_order == HEAP_BY_GROWTH
+	buf_printf(v->out, "  # %10s%11s%11s%7s  %-10s  %s", v->h->range && v->o->heap_order == HEAP_BY_GROWTH
 		? "grown" : sorted_by[v->o->heap_order].title, blocks ? "blocks" : "live", "asked", "temp", "time",
 		sorted_by[v->o->heap_order].words);
 	paint_off(v->out, v->t, PAINT_TITLE);
@@ -374,10 +375,24 @@ static int table(struct heap_text *v, size_t limit)
 		buf_str(v->out, "    nothing\n");
 	if (worth > limit)
 		buf_printf(v->out, "    and %zu more: -n %zu, or --text\n", worth - limit, worth);
+	paint(v->out, v->t, PAINT_DIM,
+		"    --site N tells all about one; --sort leaked, growth, peak, total, temporary, cross\n");
 	return rc;
 }
 
 /* ---- threads, and what goes from one to another ---- */
+
+/* "worker 1234", "4,000 x worker" */
+static void who(struct heap_text *v, uint32_t thread)
+{
+	if (thread == PROFILE_NONE || v->crowds.size[thread] == 1) {
+		heap_thread_name(v->p, thread, v->out);
+		return;
+	}
+	words_count(v->out, v->crowds.size[thread]);
+	buf_str(v->out, " x ");
+	words_text(v->out, v->p->threads.data[thread].name);
+}
 
 #define LINE_THREADS 4u
 #define LINE_PAIRS 3u
@@ -391,11 +406,48 @@ static int compare_threads(const void *left, const void *right)
 
 VEC_TYPE(heap_thread_list, struct heap_thread);
 
+static int by_index(const void *left, const void *right)
+{
+	const struct heap_thread *a = left, *b = right;
+
+	return (a->thread > b->thread) - (a->thread < b->thread);
+}
+
+/* Crowds become one. */
+static void join_crowds(struct heap_thread_list *list)
+{
+	size_t kept = 0;
+
+	qsort(list->data, list->len, sizeof(*list->data), by_index);
+	for (size_t i = 1; i < list->len; i++) {
+		struct heap_thread *to = &list->data[kept], *t = &list->data[i];
+
+		if (t->thread != to->thread) {
+			list->data[++kept] = *t;
+			continue;
+		}
+		to->allocated += t->allocated;
+		to->allocated_bytes += t->allocated_bytes;
+		to->freed += t->freed;
+		to->freed_bytes += t->freed_bytes;
+		to->freed_unknown += t->freed_unknown;
+	}
+	list->len = kept + 1;
+}
+
 static int threads_sorted(const struct heap_text *v, struct heap_thread_list *ret)
 {
-	vec_each(&v->h->threads, t)
-		if (t->thread != PROFILE_NONE && (t->allocated > 0 || t->freed > 0) && vec_push(ret, *t))
+	vec_each(&v->h->threads, t) {
+		struct heap_thread thread = *t;
+
+		if (t->thread == PROFILE_NONE || !(t->allocated > 0 || t->freed > 0))
+			continue;
+		thread.thread = v->crowds.as[t->thread];
+		if (vec_push(ret, thread))
 			return -ENOMEM;
+	}
+	if (ret->len)
+		join_crowds(ret);
 	if (ret->len)
 		qsort(ret->data, ret->len, sizeof(*ret->data), compare_threads);
 	return 0;
@@ -410,7 +462,7 @@ static int threads_line(struct heap_text *v)
 		title(v, "Threads ");
 		for (size_t i = 0; i < list.len && i < LINE_THREADS; i++) {
 			buf_str(v->out, i ? ", " : "");
-			heap_thread_name(v->p, list.data[i].thread, v->out);
+			who(v, list.data[i].thread);
 			buf_char(v->out, ' ');
 			heap_bytes(v->out, list.data[i].allocated_bytes);
 		}
@@ -424,9 +476,9 @@ static int threads_line(struct heap_text *v)
 
 static void pair_words(struct heap_text *v, const struct heap_pair *pair)
 {
-	heap_thread_name(v->p, pair->from, v->out);
+	who(v, pair->from);
 	buf_str(v->out, v->t->unicode ? " → " : " -> ");
-	heap_thread_name(v->p, pair->to, v->out);
+	who(v, pair->to);
 	buf_char(v->out, ' ');
 	heap_bytes(v->out, pair->bytes);
 	buf_str(v->out, " in ");
@@ -436,7 +488,7 @@ static void pair_words(struct heap_text *v, const struct heap_pair *pair)
 static int pairs_line(struct heap_text *v)
 {
 	struct heap_pairs pairs = {0};
-	int rc = heap_pairs_build(v->p, &pairs);
+	int rc = heap_pairs_build(v->p, &v->crowds, &pairs);
 
 	if (!rc && pairs.len) {
 		title(v, "Freed   ");
@@ -475,8 +527,8 @@ static int screen(struct heap_text *v)
 	size_t rows = v->t->rows ? v->t->rows - 1 : 60, limit;
 	int rc = facts(v);
 
-	/* a blank line, the title, and that there is more; two lines each */
-	limit = rows > v->lines + 3 ? (rows - v->lines - 3) / 2 : 0;
+	/* a blank line, the title, that there is more, and of what; two lines each */
+	limit = rows > v->lines + 4 ? (rows - v->lines - 4) / 2 : 0;
 	if (limit < LEAST_SPOTS)
 		limit = LEAST_SPOTS;
 	return rc ? rc : table(v, v->o->top ? v->o->top : limit);
@@ -487,6 +539,7 @@ static void release(struct heap_text *v)
 	heap_spots_release(&v->spots);
 	vec_release(&v->chain);
 	vec_release(&v->rows);
+	heap_crowds_release(&v->crowds);
 	free(v->line);
 }
 
@@ -499,7 +552,8 @@ static int with(const struct profile *p, const struct view_options *o, struct bu
 	if (rc)
 		return rc;
 	v.line = calloc(p->heap->moments.len + 1, sizeof(*v.line));
-	rc = v.line ? draw(&v) : -ENOMEM;
+	rc = v.line ? heap_crowds_build(p, &v.crowds) : -ENOMEM;
+	rc = rc ? rc : draw(&v);
 	release(&v);
 	return rc || out->failed ? err_nomem(err) : 0;
 }
@@ -573,7 +627,7 @@ static int all_threads(struct heap_text *v)
 		heap_count_cell(v->out, 14, t->freed);
 		heap_count_cell(v->out, 20, t->freed_unknown);
 		buf_str(v->out, "  ");
-		heap_thread_name(v->p, t->thread, v->out);
+		who(v, t->thread);
 		buf_char(v->out, '\n');
 	}
 	vec_release(&list);
@@ -583,7 +637,7 @@ static int all_threads(struct heap_text *v)
 static int all_pairs(struct heap_text *v)
 {
 	struct heap_pairs pairs = {0};
-	int rc = heap_pairs_build(v->p, &pairs);
+	int rc = heap_pairs_build(v->p, &v->crowds, &pairs);
 
 	if (!rc && pairs.len) {
 		buf_char(v->out, '\n');

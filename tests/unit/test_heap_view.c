@@ -39,13 +39,14 @@ TEST(summary_is_one_screen)
 		"Lost    7 calls of the allocator before there was anything to write to\n"
 		"  → remember (server.c:70) grows all the time: 960 KiB a minute\n"
 		"\n"
-		"  #       live   blocks    asked   temp  time        who holds most memory\n"
-		"  1     20 MiB    5,120   20 MiB      -  ▃▅████████  fill (cache.c:20)\n"
+		"  #       live     blocks      asked   temp  time        who holds most memory\n"
+		"  1     20 MiB      5,120     20 MiB      -  ▃▅████████  fill (cache.c:20)\n"
 		"       main › fill\n"
-		"  2    960 KiB      240  960 KiB      -  ▁▂▃▄▅▅▆▇██  remember (server.c:70)\n"
+		"  2    960 KiB        240    960 KiB      -  ▁▂▃▄▅▅▆▇██  remember (server.c:70)\n"
 		"       grows 960 KiB a minute · main › answer › remember\n"
-		"  3  200 bytes        1  234 KiB      -  ██████████  grow (server.c:110)\n"
-		"       main › grow\n");
+		"  3  200 bytes          1    234 KiB      -  ██████████  grow (server.c:110)\n"
+		"       main › grow\n"
+		"    --site N tells all about one; --sort leaked, growth, peak, total, temporary, cross\n");
 	buf_release(&out);
 }
 
@@ -57,7 +58,7 @@ TEST(sampled_numbers_have_intervals)
 	check(strstr(out.data, "sampled, one in 64 KiB\n"));
 	check(strstr(out.data, "Live    21 MiB (19 MiB to 23 MiB) in 5,361 blocks"));
 	check(strstr(out.data, "960 KiB a minute (395 KiB to 1.5 MiB)"));
-	check(strstr(out.data, "  1     32 MiB        -   32 MiB      -      ██      burst (server.c:100)\n"
+	check(strstr(out.data, "  1     32 MiB          -     32 MiB      -      ██      burst (server.c:100)\n"
 			       "       32 MiB to 32 MiB · main › burst\n"));
 	check(strstr(out.data, "    and 3 more: -n 5, or --text\n"));
 	buf_release(&out);
@@ -70,7 +71,7 @@ TEST(a_range_says_what_it_is)
 	struct buf out = draw(view_summary, &o, false, &load);
 
 	check(strstr(out.data, "From 10.0 s to 25.0 s: live memory went from 10 MiB to 20 MiB\n"));
-	check(strstr(out.data, "  1     10 MiB    5,120   10 MiB      -  "));
+	check(strstr(out.data, "  1     10 MiB      5,120     10 MiB      -  "));
 	buf_release(&out);
 }
 
