@@ -115,6 +115,7 @@ static bool enter(struct process *p, struct ring *r, uint32_t chunk)
 	}
 	*note = NOTE_READ;
 	r->chunk = chunk;
+	r->bytes = (const uint8_t *)(shared_chunk(p, chunk) + 1);
 	r->at = r->used = 0;
 	return true;
 }

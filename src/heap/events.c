@@ -15,11 +15,6 @@
 #define WORD sizeof(uint64_t)
 #define HEAD_WORDS 2u
 
-static const uint64_t *words_at(const struct process *p, const struct ring *r)
-{
-	return (const uint64_t *)(const void *)((const uint8_t *)(shared_chunk(p, r->chunk) + 1) + r->at);
-}
-
 /* An event of the future is one that was written since the drain began, or makes no sense. */
 static bool in_future(struct heap_readers *set, struct process *p, uint64_t *ns)
 {
@@ -30,40 +25,35 @@ static bool in_future(struct heap_readers *set, struct process *p, uint64_t *ns)
 	return false;
 }
 
-bool ring_head(struct heap_readers *set, struct process *p, struct ring *r)
+bool ring_odd_head(struct heap_readers *set, struct process *p, struct ring *r, uint64_t time, uint64_t ns)
 {
-	uint64_t time = shared_load(words_at(p, r));
-	uint64_t ns = p->header.clock == SHARE_CLOCK_COUNTER ? counter_ns(&set->counter, time) : time;
-
 	if (ns > set->until_ns && in_future(set, p, &ns))
 		return false;
 	if (time < r->last)
 		p->losses.times_backwards++;
 	r->last = time;
-	if (ns < r->last_ns)
-		ns = r->last_ns;
-	r->head_ns = ns;
+	r->head_ns = ns < r->last_ns ? r->last_ns : ns;
 	return true;
 }
 
 /* ---- what has no fixed size ---- */
 
 /* Copies `bytes` of the event at `at` to `to`: it is there, and of its type. */
-static bool copy_event(const struct process *p, const struct ring *r, uint64_t bytes, size_t least, void *to)
+static bool copy_event(const struct ring *r, uint64_t bytes, size_t least, void *to)
 {
 	if (bytes % WORD || bytes < least || bytes > r->used - r->at)
 		return false;
-	memcpy(to, words_at(p, r), bytes);
+	memcpy(to, ring_words(r), bytes);
 	return true;
 }
 
 /* A stack that the target could not walk: kept until its allocation comes. */
-static bool take_raw(const struct process *p, struct ring *r, uint64_t bytes)
+static bool take_raw(struct ring *r, uint64_t bytes)
 {
 	struct share_raw_stack raw;
 	uint8_t *copy = bytes <= SHARE_CHUNK_ROOM ? malloc(bytes + 1) : NULL;
 
-	if (!copy || !copy_event(p, r, bytes, sizeof(raw), copy)) {
+	if (!copy || !copy_event(r, bytes, sizeof(raw), copy)) {
 		free(copy);
 		return false;
 	}
@@ -78,13 +68,13 @@ static bool take_raw(const struct process *p, struct ring *r, uint64_t bytes)
 }
 
 /* set->text gets what was copied; its texts are moved to its beginning, each with a NUL behind it. */
-static bool take_note(struct heap_readers *set, const struct process *p, const struct ring *r, uint64_t bytes)
+static bool take_note(struct heap_readers *set, const struct ring *r, uint64_t bytes)
 {
 	struct heap_event_more *more = &set->more;
 	struct share_note note;
 	char *to = set->text;
 
-	if (!copy_event(p, r, bytes, sizeof(note), set->text))
+	if (!copy_event(r, bytes, sizeof(note), set->text))
 		return false;
 	memcpy(&note, set->text, sizeof(note));
 
@@ -184,7 +174,7 @@ static enum event_result noted(struct heap_readers *set, struct process *p, stru
 
 	if (w->bad)
 		return EVENT_WRONG;
-	if (e->type == SHARE_RAW ? !take_raw(p, r, bytes) : !take_note(set, p, r, bytes))
+	if (e->type == SHARE_RAW ? !take_raw(r, bytes) : !take_note(set, r, bytes))
 		return EVENT_WRONG;
 	w->taken = (uint32_t)(bytes / WORD);
 	if (e->type == SHARE_RAW)
@@ -260,7 +250,7 @@ static enum event_result by_type(
 
 enum event_result ring_event(struct heap_readers *set, struct process *p, struct ring *r, struct heap_event *ret)
 {
-	struct words w = {.at = words_at(p, r), .left = (r->used - r->at) / (uint32_t)WORD, .taken = 1};
+	struct words w = {.at = ring_words(r), .left = (r->used - r->at) / (uint32_t)WORD, .taken = 1};
 	uint64_t word = next_word(&w);
 	enum event_result result;
 

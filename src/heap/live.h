@@ -13,8 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/hash.h"
-
 #define LIVE_SIZE_BITS 48 /* larger ones are cut */
 
 struct live_block {
@@ -35,7 +33,9 @@ struct live {
 
 static inline size_t live_home(const struct live *l, uint64_t address)
 {
-	return hash_u64(address ^ l->seed) >> l->shift;
+	unsigned __int128 wide = (unsigned __int128)(address ^ l->seed) * 0x9e3779b97f4a7c15u;
+
+	return ((uint64_t)wide ^ (uint64_t)(wide >> 64)) >> l->shift;
 }
 
 static inline void live_prefetch(const struct live *l, uint64_t address)
@@ -58,15 +58,33 @@ static inline struct live_block *live_find(const struct live *l, uint64_t addres
 /* Room for one more. 0 or -ENOMEM. */
 int live_reserve(struct live *l);
 
+/* The slot of an address, or the free one that it gets; after live_reserve(). */
+static inline struct live_block *live_place(struct live *l, uint64_t address)
+{
+	size_t i = live_home(l, address);
+
+	while (l->slots[i].address && l->slots[i].address != address)
+		i = (i + 1) & (l->slot_count - 1);
+	return &l->slots[i];
+}
+
 /* A block that is not there yet, its address not 0; after live_reserve(). */
 static inline void live_add(struct live *l, const struct live_block *block)
 {
-	size_t i = live_home(l, block->address);
-
-	while (l->slots[i].address)
-		i = (i + 1) & (l->slot_count - 1);
-	l->slots[i] = *block;
+	*live_place(l, block->address) = *block;
 	l->count++;
+}
+
+/* As live_find(), when it is not far from where it should be. */
+static inline struct live_block *live_find_near(const struct live *l, uint64_t address)
+{
+	size_t i = l->slot_count ? live_home(l, address) : 0, next = (i + 1) & (l->slot_count - 1);
+
+	if (!l->slot_count)
+		return NULL;
+	if (l->slots[i].address == address)
+		return &l->slots[i];
+	return l->slots[next].address == address ? &l->slots[next] : NULL;
 }
 
 /* One that live_find() gave. */

@@ -119,7 +119,10 @@ static void hand_over(struct heap_readers *set)
 static bool take_event(struct heap_readers *set, struct process *p, struct ring *r)
 {
 	struct heap_event *e = &set->batch[set->batched];
-	enum event_result result = ring_event(set, p, r, e);
+	enum event_result result = EVENT_PLAIN;
+
+	if (!ring_usual_event(set, p, r, e))
+		result = ring_event(set, p, r, e);
 
 	if (result == EVENT_WRONG) {
 		drop_more(set);

@@ -33,6 +33,11 @@ int heap_model_new(struct heap_model **ret, struct err *err)
 		return err_nomem(err);
 	}
 	m->sites = sites;
+	m->hints = calloc(HINTS, sizeof(*m->hints));
+	if (!m->hints) {
+		heap_model_free(m);
+		return err_nomem(err);
+	}
 	m->merged_site = NO_SITE;
 	if (getrandom(&m->seed, sizeof(m->seed), GRND_NONBLOCK) != (ssize_t)sizeof(m->seed))
 		m->seed = clock_monotonic_ns();
@@ -55,8 +60,8 @@ void heap_model_free(struct heap_model *m)
 	for (size_t i = 0; i < HEAP_PROCESSES; i++)
 		watched_free(m->processes[i]);
 	for (uint32_t i = 0; i < m->site_count; i++) {
-		free(m->sites[i].sizes.counts);
-		free(m->sites[i].lifetimes.counts);
+		shape_release(&m->sites[i].sizes);
+		shape_release(&m->sites[i].lifetimes);
 	}
 	munmap(m->sites, SITES_ROOM * sizeof(*m->sites));
 	vec_each(&m->threads, t)
@@ -64,6 +69,7 @@ void heap_model_free(struct heap_model *m)
 	vec_release(&m->threads);
 	vec_release(&m->flows);
 	vec_release(&m->rates);
+	free(m->hints);
 	id_table_release(&m->site_index);
 	id_table_release(&m->thread_index);
 	id_table_release(&m->flow_index);
@@ -112,17 +118,12 @@ static uint32_t rate_number(struct heap_model *m, uint8_t precision, uint64_t ra
 	return m->last_rate;
 }
 
-static struct weight weigh(const struct heap_model *m, uint32_t rate, uint64_t size)
+struct weight weigh_sampled(const struct rate *r, uint64_t size)
 {
-	const struct rate *r = &m->rates.data[rate];
-	double s = (double)size, p;
+	double s = (double)size, p = 1 / r->rate;
 
-	if (!rate)
-		return (struct weight){.count = 1, .bytes = s};
 	if (r->precision == HEAP_SAMPLED)
 		p = -expm1(-(size ? s : 1) / r->rate);
-	else
-		p = 1 / r->rate;
 	return (struct weight){
 		.count = 1 / p,
 		.bytes = s / p,
@@ -131,30 +132,29 @@ static struct weight weigh(const struct heap_model *m, uint32_t rate, uint64_t s
 	};
 }
 
-struct weight block_weight(const struct heap_model *m, const struct live_block *b)
-{
-	return weigh(m, b->rate, b->size);
-}
-
 /* ---- sums ---- */
 
-static void sums_add(struct sums *to, const struct weight *w)
+static inline void sums_add(struct sums *to, const struct weight *w)
 {
 	to->count += w->count;
 	to->bytes += w->bytes;
-	to->variance += w->variance;
-	to->variance_bytes += w->variance_bytes;
+	if (w->variance > 0) {
+		to->variance += w->variance;
+		to->variance_bytes += w->variance_bytes;
+	}
 }
 
-static void sums_take(struct sums *from, const struct weight *w)
+static inline void sums_take(struct sums *from, const struct weight *w)
 {
 	from->count -= w->count;
 	from->bytes -= w->bytes;
-	from->variance -= w->variance;
-	from->variance_bytes -= w->variance_bytes;
+	if (w->variance > 0) {
+		from->variance -= w->variance;
+		from->variance_bytes -= w->variance_bytes;
+	}
 }
 
-static void look_for_peak(struct heap_model *m, uint64_t time_ns)
+static inline void look_for_peak(struct heap_model *m, uint64_t time_ns)
 {
 	if (m->living.bytes <= m->peak_bytes)
 		return;
@@ -164,7 +164,8 @@ static void look_for_peak(struct heap_model *m, uint64_t time_ns)
 	m->epoch++;
 }
 
-static void count_allocated(struct heap_model *m, struct site *s, struct thread *t, const struct weight *w, uint64_t size)
+static inline void count_allocated(struct heap_model *m, struct site *s, struct thread *t, const struct weight *w, uint64_t size,
+	bool sampled)
 {
 	site_note_peak(m, s);
 	s->number[HEAP_ALLOCATED] += w->count;
@@ -175,8 +176,8 @@ static void count_allocated(struct heap_model *m, struct site *s, struct thread 
 		s->variance[HEAP_VAR_LIVE] += w->variance;
 		s->variance[HEAP_VAR_LIVE_BYTES] += w->variance_bytes;
 	}
+	s->live_blocks += sampled;
 	s->samples++;
-	s->live_blocks++;
 	m->live_blocks++;
 	s->changed = s->reshaped = true;
 	if (!shape_add(&s->sizes, shape_bucket(size), w->count))
@@ -192,7 +193,7 @@ static void count_allocated(struct heap_model *m, struct site *s, struct thread 
 /* Sums of weights that are no integers may miss 0 by a little, when all that was added was taken away again. */
 static void none_live(struct heap_model *m, struct site *s)
 {
-	if (!s->live_blocks) {
+	if (!--s->live_blocks) {
 		s->number[HEAP_FREED] = s->number[HEAP_ALLOCATED];
 		s->number[HEAP_FREED_BYTES] = s->number[HEAP_ALLOCATED_BYTES];
 		s->variance[HEAP_VAR_LIVE] = s->variance[HEAP_VAR_LIVE_BYTES] = 0;
@@ -220,9 +221,8 @@ static void count_freed(struct heap_model *m, const struct live_block *b, struct
 	if (!shape_add(&s->lifetimes, shape_bucket(lived_ns / NS_PER_US), w.count))
 		m->no_memory = true;
 	sums_take(&m->living, &w);
-	s->live_blocks--;
 	m->live_blocks--;
-	if (w.variance > 0)
+	if (b->rate)
 		none_live(m, s);
 	if (!t)
 		return;
@@ -231,34 +231,40 @@ static void count_freed(struct heap_model *m, const struct live_block *b, struct
 	t->changed = true;
 }
 
-/* ---- allocations ---- */
+/* ---- sites ---- */
 
-/* A block of an address that is live: its free was missed. */
-static bool replaced(struct heap_model *m, struct watched *p, uint64_t address, uint64_t time_ns)
+static uint32_t *hint_of(const struct heap_model *m, const struct heap_event *e)
 {
-	struct live_block *old = live_find(&p->live, address);
+	uint64_t h = ((uint64_t)e->process << 32 ^ (uint64_t)e->tid << 16 ^ e->node) * 0x9e3779b97f4a7c15u;
 
-	if (!old)
-		return false;
-	count_freed(m, old, NULL, time_ns);
-	live_remove(&p->live, old);
-	m->missed_frees++;
-	return true;
+	return &m->hints[h >> 51];
+}
+_Static_assert(HINTS == 1u << (64 - 51), "as many as there are");
+
+static struct site *site_by_hint(struct heap_model *m, struct watched *p, const struct heap_event *e, uint32_t stack)
+{
+	uint32_t *hint = hint_of(m, e);
+	struct site *s = &m->sites[*hint];
+
+	if (s->stack == stack && s->tid == e->tid && s->process == p->number && *hint < m->site_count)
+		return s;
+	s = site_of(m, p, e->tid, stack);
+	if (s)
+		*hint = (uint32_t)(s - m->sites);
+	return s;
 }
 
-/* NULL: it could not be taken. */
-static struct site *allocated(
-	struct heap_model *m, struct watched *p, struct thread *t, const struct heap_event *e, uint32_t stack)
+/* ---- allocations ---- */
+
+/* NULL: it could not be taken. *ret_missed: a block of that address was live; its free was not seen, and it is counted as freed. */
+static struct site *allocated(struct heap_model *m, struct watched *p, struct thread *t, const struct heap_event *e, uint32_t stack,
+	bool *ret_missed)
 {
-	struct live_block b = {
-		.address = e->address,
-		.time_ns = e->time_ns,
-		.size = e->size < SIZE_MOST ? e->size : SIZE_MOST,
-		.rate = rate_number(m, p->precision, e->rate),
-		.tid = e->tid,
-	};
-	struct site *s = site_of(m, p, e->tid, stack);
-	struct weight w = weigh(m, b.rate, b.size);
+	struct site *s = site_by_hint(m, p, e, stack);
+	uint32_t rate = e->rate ? rate_number(m, p->precision, e->rate) : 0;
+	uint64_t size = e->size < SIZE_MOST ? e->size : SIZE_MOST;
+	struct weight w = weigh(m, rate, size);
+	struct live_block *b;
 
 	t->last_address = e->address;
 	t->last_ns = e->time_ns;
@@ -266,9 +272,21 @@ static struct site *allocated(
 		m->no_memory = true;
 		return NULL;
 	}
-	b.site = (uint32_t)(s - m->sites);
-	live_add(&p->live, &b);
-	count_allocated(m, s, t, &w, b.size);
+	b = live_place(&p->live, e->address);
+	*ret_missed = b->address != 0;
+	if (b->address) {
+		count_freed(m, b, NULL, e->time_ns);
+		m->missed_frees++;
+		p->live.count--;
+	}
+	b->address = e->address;
+	b->time_ns = e->time_ns;
+	b->size = size;
+	b->rate = rate;
+	b->site = (uint32_t)(s - m->sites);
+	b->tid = e->tid;
+	p->live.count++;
+	count_allocated(m, s, t, &w, size, rate != 0);
 	look_for_peak(m, e->time_ns);
 	return s;
 }
@@ -290,9 +308,8 @@ static void called(struct heap_model *m, struct watched *p, struct thread *t, co
 		return;
 	}
 	s->ended = true; /* no part of a peak */
-	count_allocated(m, s, t, &w, e->size);
+	count_allocated(m, s, t, &w, e->size, false);
 	sums_take(&m->living, &w);
-	s->live_blocks--;
 	m->live_blocks--;
 	s->variance[HEAP_VAR_LIVE] -= w.variance;
 	s->variance[HEAP_VAR_LIVE_BYTES] -= w.variance_bytes;
@@ -412,11 +429,12 @@ static uint64_t moved(struct heap_model *m, struct watched *p, struct thread *t,
 	}
 	if (e->node == SHARE_STACK_UNSAMPLED)
 		return gone;
-	if (replaced(m, p, e->address, e->time_ns) && !gone)
+
+	bool missed = false;
+	struct site *s = allocated(m, p, t, e, stack, &missed);
+
+	if (missed && !gone)
 		gone = e->address;
-
-	struct site *s = allocated(m, p, t, e, stack);
-
 	if (s && from) {
 		struct weight w = weigh(m, rate_number(m, p->precision, e->rate), e->size);
 
@@ -427,12 +445,43 @@ static uint64_t moved(struct heap_model *m, struct watched *p, struct thread *t,
 
 /* ---- events ---- */
 
+static void prefetch_site(const struct site *s, bool allocates)
+{
+	const char *lines = (const char *)s;
+
+	__builtin_prefetch(lines, 1);
+	__builtin_prefetch(lines + 64, 1);
+	__builtin_prefetch(allocates ? lines + 128 : lines + 192, 1);
+	if (allocates)
+		__builtin_prefetch(lines + 256, 1);
+}
+
+/* The block of a free is here by now, and says which site it belongs to. */
+static void prefetch_freed(const struct heap_model *m, const struct heap_event *e)
+{
+	const struct watched *p = watched_of(m, e->process);
+	const struct live_block *b = p ? live_find_near(&p->live, e->address) : NULL;
+
+	if (b)
+		prefetch_site(&m->sites[b->site], false);
+}
+
+/* Memory is slow, and all of it that an event needs is elsewhere: what an address and a node lead to is asked for at once, and what
+ * that leads to some events later. */
 void heap_model_prefetch(struct heap_model *m, const struct heap_event *e)
 {
 	const struct watched *p = watched_of(m, e->process);
 
-	if (p)
-		live_prefetch(&p->live, e->address);
+	if (!p)
+		return;
+	live_prefetch(&p->live, e->address);
+	if (e->type == SHARE_ALLOC || e->type == SHARE_REALLOC_DONE) {
+		prefetch_site(&m->sites[*hint_of(m, e)], true);
+		return;
+	}
+	if (m->ahead_to - m->ahead_from == AHEAD)
+		prefetch_freed(m, m->ahead[m->ahead_from++ % AHEAD]);
+	m->ahead[m->ahead_to++ % AHEAD] = e;
 }
 
 uint64_t heap_model_take(struct heap_model *m, const struct heap_event *e, uint32_t stack)
@@ -440,10 +489,13 @@ uint64_t heap_model_take(struct heap_model *m, const struct heap_event *e, uint3
 	struct watched *p = watched_of(m, e->process);
 	struct thread *t;
 	uint64_t gone = 0;
+	bool missed = false;
 
+	while (m->ahead_from != m->ahead_to)
+		prefetch_freed(m, m->ahead[m->ahead_from++ % AHEAD]);
 	if (!p || e->type > SHARE_FREE_STACK_LAST)
 		return 0;
-	t = m->last_thread;
+	t = m->last_threads[e->tid % LAST_THREADS];
 	if (!t || t->process != e->process || t->tid != e->tid)
 		t = thread_of(m, p, e->tid);
 	if (!t) {
@@ -455,8 +507,8 @@ uint64_t heap_model_take(struct heap_model *m, const struct heap_event *e, uint3
 		settle(m, t, e->time_ns);
 		if (!e->address)
 			break;
-		gone = replaced(m, p, e->address, e->time_ns) ? e->address : 0;
-		allocated(m, p, t, e, stack);
+		allocated(m, p, t, e, stack, &missed);
+		gone = missed ? e->address : 0;
 		break;
 	case SHARE_FREE:
 	case SHARE_FREE_LAST:

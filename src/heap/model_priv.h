@@ -18,27 +18,39 @@
 
 #define NO_SITE UINT32_MAX
 
-/* Counts of buckets that lie between the first and the last one that has any. */
+/* Counts of buckets that lie between the first and the last one that has any. Most sites have few. */
+#define SHAPE_INSIDE 7u
 struct shape {
-	double *counts; /* of `buckets` from `first` on; owned */
 	uint8_t first, buckets;
+	bool outside;
+	uint8_t pad[5];
+	union {
+		double inside[SHAPE_INSIDE];
+		double *counts; /* when they are `outside`; owned */
+	};
 };
 
+/* In cache lines: an allocation touches the first three and the last one, a free the first two and the fourth. */
 struct site {
 	double number[HEAP_NUMBERS]; /* HEAP_PEAK and HEAP_PEAK_BYTES: at the peak of `epoch` */
-	double variance[HEAP_VARIANCES];
 	uint64_t epoch;              /* the model's, when it changed last */
-	uint32_t process, pid, tid, stack;
 	uint32_t samples;
-	uint32_t live_blocks;        /* of them: with none the sums are made exact again */
-	uint32_t at;                 /* among the sites of its process: shapes_of_live() */
-	uint32_t next;               /* site of the same process; NO_SITE: none */
-	struct shape sizes, lifetimes;
-	double written_peak, written_peak_bytes;
 	bool changed, reshaped;      /* since it was written */
-	bool aged;                   /* shapes of what is live were written */
 	bool ended;                  /* its process, or its frees are not seen: nothing of it is live at a later peak */
+
+	struct shape sizes, lifetimes;
+
+	uint32_t process, pid, tid, stack;
+	double variance[HEAP_VARIANCES];
+	uint32_t next;               /* site of the same process; NO_SITE: none */
+	uint32_t at;                 /* among the sites of its process: shapes_of_live() */
+
+	double written_peak, written_peak_bytes;
+	uint32_t live_blocks;        /* sampled ones: with none the sums are made exact again */
+	bool aged;                   /* shapes of what is live were written */
+	uint8_t pad[43];
 };
+_Static_assert(sizeof(struct site) == 384, "whole cache lines");
 
 struct thread {
 	uint32_t process, pid, tid;
@@ -80,8 +92,11 @@ struct sums {
 	double count, bytes, variance, variance_bytes;
 };
 
+#define AHEAD 16u
+#define LAST_THREADS 16u
+#define HINTS 8192u
+
 struct heap_model {
-	uint32_t told;               /* sites whose RECORD_HEAP_SITE is written: those below */
 	uint64_t seed;
 	struct watched *processes[HEAP_PROCESSES]; /* by slot */
 
@@ -91,12 +106,17 @@ struct heap_model {
 	uint32_t merged_site; /* of all processes; NO_SITE: none so far */
 	VEC(struct thread *) threads;
 	struct id_table thread_index;
-	struct thread *last_thread; /* that was asked for */
+	struct thread *last_threads[LAST_THREADS]; /* that were asked for, by tid */
 	uint32_t threads_ended;
 	VEC(struct flow) flows;
 	struct id_table flow_index;
 	VEC(struct rate) rates;
 	uint32_t last_rate;
+
+	/* What is about to be taken: see heap_model_prefetch(). */
+	const struct heap_event *ahead[AHEAD];
+	uint32_t ahead_from, ahead_to;
+	uint32_t *hints; /* by process, thread and node: the site of the last event with that hash */
 
 	struct sums living;    /* blocks of processes that run */
 	struct sums ended;     /* what others had at their end */
@@ -106,6 +126,7 @@ struct heap_model {
 	uint64_t peak_ns, epoch; /* + 1 with each new peak */
 	uint64_t samples, live_blocks, missed_frees;
 	uint32_t moments, sites_merged;
+	uint32_t told;         /* sites whose RECORD_HEAP_SITE is written: those below */
 	bool no_memory;
 };
 
@@ -115,8 +136,6 @@ static inline struct watched *watched_of(const struct heap_model *m, uint32_t nu
 
 	return p && p->number == number ? p : NULL;
 }
-
-/* model.c */
 
 /* What is live of the blocks of a site. */
 static inline double site_live(const struct site *s)
@@ -140,7 +159,22 @@ static inline void site_note_peak(const struct heap_model *m, struct site *s)
 	s->variance[HEAP_VAR_PEAK_BYTES] = s->ended ? 0 : s->variance[HEAP_VAR_LIVE_BYTES];
 }
 
-struct weight block_weight(const struct heap_model *m, const struct live_block *b);
+/* model.c */
+
+/* One that was chosen by a rate. */
+struct weight weigh_sampled(const struct rate *r, uint64_t size);
+
+static inline struct weight weigh(const struct heap_model *m, uint32_t rate, uint64_t size)
+{
+	if (rate)
+		return weigh_sampled(&m->rates.data[rate], size);
+	return (struct weight){.count = 1, .bytes = (double)size};
+}
+
+static inline struct weight block_weight(const struct heap_model *m, const struct live_block *b)
+{
+	return weigh(m, b->rate, b->size);
+}
 
 /* sites.c */
 
@@ -154,16 +188,33 @@ void threads_sweep(struct heap_model *m);
 
 /* shapes.c */
 
-uint32_t shape_bucket(uint64_t value);
-/* False: no memory. */
+static inline uint32_t shape_bucket(uint64_t value)
+{
+	uint32_t bucket = value ? 64 - (uint32_t)__builtin_clzll(value) : 0;
+
+	return bucket < HEAP_BUCKETS ? bucket : HEAP_BUCKETS - 1;
+}
+
+/* Makes room for a bucket; shape_add() calls it. False: no memory. */
 bool shape_grow(struct shape *s, uint32_t bucket);
+
+static inline const double *shape_counts(const struct shape *s)
+{
+	return s->outside ? s->counts : s->inside;
+}
 
 static inline bool shape_add(struct shape *s, uint32_t bucket, double count)
 {
 	if (bucket - s->first >= s->buckets && !shape_grow(s, bucket))
 		return false;
-	s->counts[bucket - s->first] += count;
+	(s->outside ? s->counts : s->inside)[bucket - s->first] += count;
 	return true;
+}
+
+static inline void shape_release(struct shape *s)
+{
+	if (s->outside)
+		free(s->counts);
 }
 
 void shape_write(struct capture_writer *w, uint64_t time_ns, uint32_t site, enum heap_shape kind, const struct shape *s);

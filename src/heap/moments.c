@@ -208,7 +208,8 @@ void heap_model_totals(const struct heap_model *m, struct heap_totals *ret)
 		ret->bytes += live_bytes(&m->processes[i]->live);
 	}
 	for (uint32_t id = 0; id < m->site_count; id++)
-		ret->bytes += (m->sites[id].sizes.buckets + m->sites[id].lifetimes.buckets) * sizeof(double);
+		ret->bytes += (m->sites[id].sizes.outside * m->sites[id].sizes.buckets +
+			m->sites[id].lifetimes.outside * m->sites[id].lifetimes.buckets) * sizeof(double);
 }
 
 /* ---- a process has ended ---- */
@@ -226,7 +227,6 @@ static void end_site(struct heap_model *m, struct site *s)
 	if (s->ended)
 		return;
 	s->ended = true;
-	m->live_blocks -= s->live_blocks;
 	m->living.count -= left.count;
 	m->living.bytes -= left.bytes;
 	m->living.variance -= left.variance;
@@ -257,7 +257,8 @@ void heap_model_process_ended(struct heap_model *m, struct capture_writer *w, ui
 		m->threads.data[i]->ended = true;
 		m->threads_ended++;
 	}
-	m->last_thread = NULL;
+	memset(m->last_threads, 0, sizeof(m->last_threads));
+	m->live_blocks -= p->live.count;
 	live_release(&p->live);
 	free(p);
 	m->processes[HEAP_SLOT(number)] = NULL;

@@ -23,6 +23,7 @@
 struct ring {
 	uint32_t chunk;       /* that is being read; 0: the ring has none yet */
 	uint32_t at, used;    /* bytes in it: read, and known to be there */
+	const uint8_t *bytes; /* of the chunk */
 	uint32_t tid;
 	bool abandoned;
 	uint64_t rate;
@@ -94,8 +95,26 @@ bool ring_start(struct process *p, struct ring *r, uint32_t first);
 
 /* events.c */
 
+static inline const uint64_t *ring_words(const struct ring *r)
+{
+	return (const uint64_t *)(const void *)(r->bytes + r->at);
+}
+
+/* As ring_head(), of a time that needs a second look. */
+bool ring_odd_head(struct heap_readers *set, struct process *p, struct ring *r, uint64_t time, uint64_t ns);
+
 /* Sets `head_ns` of the event at `at`. False: it is not to be handed over yet. */
-bool ring_head(struct heap_readers *set, struct process *p, struct ring *r);
+static inline bool ring_head(struct heap_readers *set, struct process *p, struct ring *r)
+{
+	uint64_t time = shared_load(ring_words(r));
+	uint64_t ns = p->header.clock == SHARE_CLOCK_COUNTER ? counter_ns(&set->counter, time) : time;
+
+	if (time < r->last || ns < r->last_ns || ns > set->until_ns)
+		return ring_odd_head(set, p, r, time, ns);
+	r->last = time;
+	r->head_ns = ns;
+	return true;
+}
 
 enum event_result {
 	EVENT_NONE,  /* it is a part of others */
@@ -105,5 +124,40 @@ enum event_result {
 };
 /* The event at `at`, and `at` goes on behind it. */
 enum event_result ring_event(struct heap_readers *set, struct process *p, struct ring *r, struct heap_event *ret);
+
+/* The same of nearly all of them, faster. False: it is another one, and nothing was done. */
+static inline bool ring_usual_event(struct heap_readers *set, const struct process *p, struct ring *r, struct heap_event *ret)
+{
+	const uint64_t *words = ring_words(r);
+	uint32_t left = r->used - r->at, bytes = 16;
+	uint64_t word, both = 0;
+
+	if (left < bytes)
+		return false;
+	word = shared_load(&words[1]);
+	if (SHARE_TYPE(word) == SHARE_ALLOC) {
+		bytes = 24;
+		if (left < bytes || r->raw)
+			return false;
+		both = shared_load(&words[2]);
+		if ((uint32_t)both == SHARE_LARGE || both >> 32 >= SHARE_NODES)
+			return false;
+	} else if (SHARE_TYPE(word) != SHARE_FREE) {
+		return false;
+	}
+	ret->time_ns = r->head_ns;
+	ret->address = SHARE_ADDRESS(word);
+	ret->size = (uint32_t)both;
+	ret->rate = r->rate;
+	ret->process = p->number;
+	ret->tid = r->tid;
+	ret->node = (uint32_t)(both >> 32);
+	ret->type = SHARE_TYPE(word);
+	ret->more = NULL;
+	r->at += bytes;
+	r->last_ns = r->head_ns;
+	set->bytes += bytes;
+	return true;
+}
 
 #endif

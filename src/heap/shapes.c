@@ -6,29 +6,21 @@
 #include "base/clock.h"
 #include "heap/model_priv.h"
 
-uint32_t shape_bucket(uint64_t value)
-{
-	uint32_t bucket = value ? 64 - (uint32_t)__builtin_clzll(value) : 0;
-
-	return bucket < HEAP_BUCKETS ? bucket : HEAP_BUCKETS - 1;
-}
-
 bool shape_grow(struct shape *s, uint32_t bucket)
 {
 	uint32_t first = s->buckets && s->first < bucket ? s->first : bucket;
 	uint32_t end = s->buckets && s->first + s->buckets > bucket + 1 ? s->first + s->buckets : bucket + 1;
-	double *counts = realloc(s->counts, (end - first) * sizeof(*counts));
+	double counts[HEAP_BUCKETS] = {0}, *to = s->inside;
 
-	if (!counts)
-		return false;
-	if (s->buckets) {
-		memmove(counts + (s->first - first), counts, s->buckets * sizeof(*counts));
-		memset(counts, 0, (s->first - first) * sizeof(*counts));
-		memset(counts + (s->first - first) + s->buckets, 0, (end - s->first - s->buckets) * sizeof(*counts));
-	} else {
-		memset(counts, 0, (end - first) * sizeof(*counts));
+	memcpy(counts + s->first, shape_counts(s), s->buckets * sizeof(*counts));
+	if (end - first > SHAPE_INSIDE) {
+		to = realloc(s->outside ? s->counts : NULL, (end - first) * sizeof(*to));
+		if (!to)
+			return false;
+		s->counts = to;
+		s->outside = true;
 	}
-	s->counts = counts;
+	memcpy(to, counts + first, (end - first) * sizeof(*to));
 	s->first = (uint8_t)first;
 	s->buckets = (uint8_t)(end - first);
 	return true;
@@ -40,7 +32,7 @@ void shape_write(struct capture_writer *w, uint64_t time_ns, uint32_t site, enum
 	double counts[HEAP_BUCKETS] = {0};
 
 	if (s->buckets)
-		memcpy(counts + s->first, s->counts, s->buckets * sizeof(*counts));
+		memcpy(counts + s->first, shape_counts(s), s->buckets * sizeof(*counts));
 	capture_heap_shape(w, &record, counts);
 }
 
@@ -109,9 +101,9 @@ void shapes_of_live(struct heap_model *m, const struct watched *p, struct captur
 	else
 		m->no_memory = true;
 	for (uint32_t i = 0; shapes && i < count; i++) {
-		free(shapes[i].sizes.counts);
-		free(shapes[i].ages.counts);
-		free(shapes[i].bytes.counts);
+		shape_release(&shapes[i].sizes);
+		shape_release(&shapes[i].ages);
+		shape_release(&shapes[i].bytes);
 	}
 	free(shapes);
 }

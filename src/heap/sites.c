@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Sites, threads and flows by their keys. Each kind is bounded, and what finds no place is put with others (model.h). */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/hash.h"
@@ -125,7 +126,7 @@ struct thread *thread_of(struct heap_model *m, struct watched *p, uint32_t tid)
 		return p->others ? p->others : (p->others = thread_of(m, p, 0));
 	if (!t)
 		t = new_thread(m, p, tid);
-	m->last_thread = t;
+	m->last_threads[tid % LAST_THREADS] = t;
 	return t;
 }
 
@@ -145,7 +146,7 @@ void threads_sweep(struct heap_model *m)
 	}
 	m->threads.len = kept;
 	m->threads_ended = 0;
-	m->last_thread = NULL;
+	memset(m->last_threads, 0, sizeof(m->last_threads));
 	for (size_t i = 0; i < m->thread_index.slot_count; i++)
 		m->thread_index.slots[i] = 0;
 	m->thread_index.used = 0;
