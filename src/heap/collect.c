@@ -35,6 +35,8 @@
 #define POINT_NS (100 * NS_PER_MS)
 #define POINT_PART 6000u
 
+#define RATE_NS (200 * NS_PER_MS)
+
 /* Object files whose rules are not done yet. */
 #define RULES_NS (2 * NS_PER_MS)
 #define LOAD_NS (10 * NS_PER_MS)
@@ -140,6 +142,7 @@ int heap_collector_new(struct session *s, struct capture_writer *w, const struct
 	c->session = s;
 	c->writer = w;
 	c->options = *options;
+	c->rate = options->rate;
 	c->start_ns = clock_monotonic_ns();
 	c->moment_ns = c->start_ns + MOMENT_NS;
 	c->point_ns = c->start_ns;
@@ -198,7 +201,7 @@ void heap_collector_environment(const struct heap_collector *c, char *buf, size_
 	struct hello_wish wish = {
 		.mode = modes[c->options.precision],
 		.clock = choose_clock(),
-		.rate = c->options.rate,
+		.rate = c->rate,
 		.options = c->options.share_options,
 	};
 
@@ -329,6 +332,48 @@ static void write_numbers(struct heap_collector *c, uint64_t now_ns)
 	c->point_ns = now_ns + longer(POINT_NS, now_ns - c->start_ns, POINT_PART);
 }
 
+/* ---- the rate ---- */
+
+static uint64_t cpu_time(const struct heap_collector *c)
+{
+	uint64_t sum = 0, ns;
+
+	for (uint32_t i = 0; i < c->slots; i++)
+		if (c->watched[i] && !usage_cpu(c->watched[i]->pid, &ns, NULL))
+			sum += ns;
+	return sum;
+}
+
+static void choose_rate(struct heap_collector *c, uint64_t now_ns)
+{
+	struct heap_totals totals;
+	uint64_t cpu_ns = cpu_time(c), rate;
+
+	heap_model_totals(c->model, &totals);
+
+	struct heap_rate_seen seen = {
+		.samples = totals.samples - c->rate_samples,
+		/* Processes that have ended took theirs along. */
+		.cpu_ns = cpu_ns > c->rate_cpu_ns ? cpu_ns - c->rate_cpu_ns : 0,
+		.live_bytes = totals.total.live_bytes,
+		.variance = totals.total.variance_live_bytes,
+	};
+
+	rate = heap_rate_next(&c->options.wish, &seen, c->rate);
+	for (uint32_t i = 0; rate != c->rate && i < c->slots; i++)
+		if (c->watched[i])
+			heap_readers_set_rate(c->readers, c->watched[i]->number, rate);
+	c->rate = rate;
+	c->rate_samples = totals.samples;
+	c->rate_cpu_ns = cpu_ns;
+	c->rate_ns = now_ns + RATE_NS;
+}
+
+static bool chooses_rate(const struct heap_collector *c)
+{
+	return c->options.precision == HEAP_SAMPLED && (c->options.wish.overhead > 0 || c->options.wish.error > 0);
+}
+
 /* How long to wait, after so many events. */
 static uint64_t next_wait(uint64_t wait_ns, size_t events)
 {
@@ -350,6 +395,8 @@ uint64_t heap_collector_step(struct heap_collector *c, uint64_t now_ns)
 	events = heap_readers_drain(c->readers, DRAIN_EVENTS);
 	take_news(c, now_ns);
 	unfinished = heap_rules_work(c->rules, RULES_NS);
+	if (chooses_rate(c) && now_ns >= c->rate_ns)
+		choose_rate(c, now_ns);
 	write_numbers(c, clock_monotonic_ns());
 	if (events >= DRAIN_EVENTS)
 		return 0;
@@ -392,6 +439,7 @@ void heap_collector_stats(const struct heap_collector *c, struct heap_collect_st
 {
 	*ret = c->stats;
 	heap_model_totals(c->model, &ret->totals);
+	ret->rate = c->rate;
 	ret->refused = hello_refused(c->hello);
 	ret->bytes = heap_readers_bytes(c->readers);
 }

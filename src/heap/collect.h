@@ -19,6 +19,7 @@
 #include "capture/writer.h"
 #include "heap/hello.h"
 #include "heap/model.h"
+#include "heap/rate.h"
 #include "sample/session.h"
 
 struct heap_collector;
@@ -27,6 +28,7 @@ struct heap_collect_options {
 	enum heap_precision precision;
 	uint64_t rate;          /* bytes or calls; 0: exact */
 	uint64_t share_options; /* SHARE_OPTION_... */
+	struct heap_rate_wish wish; /* HEAP_SAMPLED: the rate is changed for that, from `rate` on */
 	pid_t only_pid;         /* this process alone, not those that it starts; 0: all that say hello */
 };
 
@@ -59,6 +61,7 @@ struct heap_collect_stats {
 	uint64_t refused, turned_away; /* strangers at the socket; programs whose memory could not be used */
 	uint64_t bytes;          /* of events that were read */
 	uint64_t rings_abandoned;
+	uint64_t rate;           /* now */
 	uint64_t raw_stacks;     /* that were walked here */
 	unsigned uncovered;      /* processes with an allocator of their own */
 };

@@ -34,6 +34,8 @@ struct heap_collector {
 	struct watched *watched[HEAP_PROCESSES]; /* by slot */
 	uint32_t slots;                          /* those beyond were never used */
 	uint64_t start_ns, wait_ns, moment_ns, point_ns; /* wait: between two drains; the others: when they are due */
+	uint64_t rate, rate_ns;                  /* the one that is chosen now, and when to choose again */
+	uint64_t rate_samples, rate_cpu_ns;      /* when it was chosen */
 	bool changed;                            /* since the last point */
 	VEC(struct heap_tables_module) modules;  /* of the process that is looked at */
 	struct heap_collect_stats stats;

@@ -128,7 +128,7 @@ static void write_heap(struct heap_collector *c, const struct watched *w, const 
 
 	struct record_heap record = {
 		.time_ns = now_ns,
-		.rate = c->options.rate,
+		.rate = c->rate,
 		.pid = (uint32_t)w->pid,
 		.precision = (uint8_t)c->options.precision,
 		.how = (uint8_t)how,
@@ -226,6 +226,9 @@ int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, en
 	write_heap(c, w, &who, how, now);
 	if (who.exe_fd >= 0)
 		close(who.exe_fd);
+	/* What it found in its environment is what the rate was when the first program began. */
+	if (c->rate != c->options.rate)
+		heap_readers_set_rate(c->readers, w->number, c->rate);
 	c->stats.processes++;
 	return 0;
 }

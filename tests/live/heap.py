@@ -143,6 +143,20 @@ def samples_tell_what_they_can():
 
 
 @test
+def the_rate_follows_the_wish():
+    done = sonde("heap", "--overhead", "1", "-o", work("x"), "--", program("heap_truth"), "temporaries", "20000000")
+    expect(done, 0, "at first", "at the end")
+    expected = truth(done.stdout)
+    sites = by_name(heap_of(work("x")))
+    for name in ("churn", "overlap"):
+        got, want = sites[name]["total_bytes"], expected[name]["total_bytes"]
+        check(abs(got - want) < 0.25 * want, "%s allocated %d, not about %d" % (name, got, want))
+    for wrong in (["--overhead", "0"], ["--error", "x"], ["--overhead", "1", "--exact"], ["--sample", "0"],
+                  ["--sample", "1K", "--error", "1"]):
+        expect(sonde("heap", *wrong, "--", "true"), 2)
+
+
+@test
 def output_and_status_are_those_of_the_command():
     path = work("out.sonde")
     done = sonde("heap", "-o", path, "--", "sh", "-c", "echo out; echo err >&2; exit 7")

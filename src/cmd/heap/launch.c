@@ -78,6 +78,7 @@ static void choose(const struct heap_record_args *args, struct heap_collect_opti
 	*ret = (struct heap_collect_options){
 		.precision = args->exact ? HEAP_EXACT : args->every_calls ? HEAP_CALLS : HEAP_SAMPLED,
 		.rate = args->exact ? 0 : args->every_calls ? args->every_calls : args->sample_bytes,
+		.wish = args->wish,
 		.share_options = args->free_stacks ? SHARE_OPTION_FREE_STACKS : 0,
 	};
 }

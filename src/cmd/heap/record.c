@@ -2,6 +2,7 @@
 #include "cmd/heap/record_priv.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,11 +11,51 @@
 #include "cmd/options.h"
 
 #define DEFAULT_SAMPLE_BYTES (512u << 10)
+#define AUTO_OVERHEAD 0.01
+
+static int parse_sample(void *values, const char *text, struct err *err)
+{
+	struct heap_record_args *args = values;
+	int rc;
+
+	args->sample_auto = !strcmp(text, "auto");
+	if (args->sample_auto)
+		return 0;
+	rc = option_size(text, &args->sample_bytes, err);
+	return rc || args->sample_bytes ? rc : err_set(err, EINVAL, "a block of bytes, not none");
+}
+
+/* "2.5" -> 0.025 */
+static int parse_percent(const char *text, double *ret, struct err *err)
+{
+	char *end;
+	double percent = strtod(text, &end);
+
+	/* Not a number, or "1e-320", is no wish either. */
+	if (end == text || *end || !(percent >= 0.01 && percent <= 100))
+		return err_set(err, EINVAL, "'%s' is no number of percent from 0.01 to 100", text);
+	*ret = percent / 100;
+	return 0;
+}
+
+static int parse_overhead(void *values, const char *text, struct err *err)
+{
+	return parse_percent(text, &((struct heap_record_args *)values)->wish.overhead, err);
+}
+
+static int parse_error(void *values, const char *text, struct err *err)
+{
+	return parse_percent(text, &((struct heap_record_args *)values)->wish.error, err);
+}
 
 static const struct option_spec options[] = {
-	OPTION_SIZE(0, "sample", struct heap_record_args, sample_bytes, "BYTES", 1, 1ull << 40,
-		"of the bytes that are allocated take one in so many, by chance, with its block (default 512K); all numbers "
-		"are estimates then, and have a 95 % interval"),
+	OPTION_CALLBACK(0, "sample", parse_sample, "BYTES",
+		"of the bytes that are allocated take one in so many, by chance, with its block (default 512K; auto: as "
+		"--overhead 1); all numbers are estimates then, and have a 95 % interval"),
+	OPTION_CALLBACK(0, "overhead", parse_overhead, "PCT",
+		"as many samples as take this share of the program's CPU time, about"),
+	OPTION_CALLBACK(0, "error", parse_error, "PCT",
+		"as many samples as it takes to know what is live to so many percent, with 95 %"),
 	OPTION_FLAG(0, "exact", struct heap_record_args, exact, "every allocation and every free"),
 	OPTION_NUMBER(0, "every", struct heap_record_args, every_calls, "N", 1, 1ull << 32,
 		"of the calls take one in N, by chance, whatever their sizes are"),
@@ -48,14 +89,21 @@ static const struct options_usage usage = {
 	.takes_command = true,
 };
 
+static bool is_wished(const struct heap_record_args *a)
+{
+	return a->wish.overhead > 0 || a->wish.error > 0;
+}
+
 static int check(struct heap_recording *r)
 {
 	const struct heap_record_args *a = r->args;
 
 	if (!r->command || !r->command[0])
 		return options_complain(&usage, "there is no command after --");
-	if ((a->exact != 0) + (a->sample_bytes != 0) + (a->every_calls != 0) > 1)
+	if (a->exact + (a->sample_bytes || a->sample_auto || is_wished(a)) + (a->every_calls != 0) > 1)
 		return options_complain(&usage, "--exact, --sample and --every exclude each other");
+	if (a->sample_bytes && is_wished(a))
+		return options_complain(&usage, "--overhead and --error choose what --sample would say: leave that out");
 	return STATUS_OK;
 }
 
@@ -123,7 +171,8 @@ static int record(struct heap_recording *r)
 
 bool heap_record_is_meant(int argc, char **argv)
 {
-	static const char *const own[] = {"--exact", "--sample", "--no-children", "--free-stacks"};
+	static const char *const own[] = {
+		"--exact", "--sample", "--overhead", "--error", "--no-children", "--free-stacks"};
 
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--"))
@@ -153,8 +202,10 @@ int heap_record(int argc, char **argv)
 	r.command = rest.command;
 	status = check(&r);
 	if (status == STATUS_OK) {
+		if (args.sample_auto && !is_wished(&args))
+			args.wish.overhead = AUTO_OVERHEAD;
 		if (!args.exact && !args.every_calls && !args.sample_bytes)
-			args.sample_bytes = DEFAULT_SAMPLE_BYTES;
+			args.sample_bytes = is_wished(&args) ? HEAP_RATE_FIRST : DEFAULT_SAMPLE_BYTES;
 		status = record(&r);
 	}
 	release(&r);

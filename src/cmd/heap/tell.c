@@ -156,6 +156,8 @@ void heap_tell(const struct heap_recording *r)
 	else
 		fprintf(stderr, "%llu samples, one in %s", (unsigned long long)r->stats.totals.samples,
 			size_text((double)a->sample_bytes, size));
+	if (!a->exact && !a->every_calls && r->stats.rate != a->sample_bytes)
+		fprintf(stderr, " at first and %s at the end", size_text((double)r->stats.rate, size));
 	fprintf(stderr, ", %u process%s, %.1f s, %llu KB; sonde used %.1f %% of a CPU\n", r->stats.processes,
 		r->stats.processes == 1 ? "" : "es", (double)ns / 1e9, (unsigned long long)(r->file_bytes + 1023) / 1024,
 		ns ? 100 * (double)r->cost.sampler_cpu_ns / (double)ns : 0);
