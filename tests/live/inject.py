@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """A library is put into running programs, and they notice nothing."""
+import contextlib
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
@@ -59,6 +63,211 @@ def left_clean(pid):
         except OSError:
             continue
         check("TracerPid:\t0" in status, "thread %s is traced" % tid)
+
+
+def ends_well(child):
+    """It was alive all the while, and found nothing wrong."""
+    check(alive(child), "it has ended with %s: %s" % (child.returncode, child.stdout.read() if child.poll() else ""))
+    child.send_signal(signal.SIGTERM)
+    out = child.stdout.read().decode()
+    check(child.wait() == 0, "status %d: %s" % (child.returncode, out))
+    check(int(out.split()[0]) > 0, "it did nothing: %s" % out)
+
+
+def goes_well(arguments, rounds=None, build="gcc-O2", **options):
+    """The rounds of as many injections, into a program that checks itself."""
+    child = start([program("taken", build)] + [str(a) for a in arguments], **options)
+    got = inject(child.pid, rounds or CYCLES)
+    check_counts(got)
+    left_clean(child.pid)
+    time.sleep(0.5)
+    ends_well(child)
+    print("   %s: %s" % (" ".join(map(str, arguments)), times(got)))
+    return got
+
+
+def times(rounds):
+    longest = sorted(r["longest_ns"] / 1000 for r in rounds)
+    if os.environ.get('SHOW'): print(longest)
+    last = sorted(r["last_ns"] / 1000 for r in rounds)
+    return "stops of %d us in the middle, %d us at most; %d of %d taken while computing; %.1f stops a round" % (
+        last[len(last) // 2], longest[-1], sum(r["ran"] for r in rounds), len(rounds),
+        sum(r["stops"] for r in rounds) / float(len(rounds)))
+
+
+@test
+def a_program_that_allocates_all_the_time():
+    goes_well(["malloc", 4])
+
+
+@test
+def a_thread_that_only_computes():
+    got = goes_well(["compute"])
+    check(all(r["ran"] for r in got), "it was taken out of a call")
+
+
+@test
+def two_hundred_threads():
+    goes_well(["threads", 200])
+
+
+@test
+def a_program_that_forks_all_the_time():
+    goes_well(["forks"])
+
+
+@test
+def time_limits_end_when_they_should():
+    for call in ("epoll", "nanosleep", "clock_nanosleep", "futex", "poll", "select", "ppoll"):
+        goes_well([call, 300], min(CYCLES, 100))
+
+
+@test
+def reading_a_pipe():
+    goes_well(["pipe", 20], min(CYCLES, 100))
+
+
+@test
+def every_signal_arrives():
+    goes_well(["signals"])
+
+
+@test
+def musl():
+    goes_well(["malloc", 3], min(CYCLES, 50), build="musl-dynamic")
+
+
+@contextlib.contextmanager
+def redis():
+    need("redis-server")
+    need("redis-benchmark")
+    socket = work("redis.sock")
+    server = start(["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", work()],
+                   ready=False, stdout=subprocess.DEVNULL)
+    for _ in range(100):
+        if os.path.exists(socket):
+            break
+        time.sleep(0.05)
+    yield server, socket
+
+
+@test
+def redis_under_load():
+    with redis() as (server, socket):
+        load = start(["redis-benchmark", "-s", socket, "-n", "100000000", "-c", "20", "-t", "set,get,lpush", "-r", "1000",
+                      "-q"], ready=False, stdout=subprocess.DEVNULL)
+        time.sleep(0.5)
+        got = inject(server.pid, CYCLES)
+        check_counts(got)
+        left_clean(server.pid)
+        check(alive(server) and alive(load), "it has ended")
+        load.kill()
+        said = run(["redis-cli", "-s", socket, "ping"]).stdout
+        check(said == b"PONG\n", "%r" % said)
+        print("   redis: %s" % times(got))
+
+
+@test
+def an_interpreter():
+    code = ("import sys, time, json, threading\n"
+            "def work():\n"
+            "  n = 0\n"
+            "  while True:\n"
+            "    d = {str(i): [i] * 10 for i in range(200)}\n"
+            "    assert json.loads(json.dumps(d)) == d\n"
+            "    n += 1\n"
+            "    if n % 10 == 0: time.sleep(0.005)\n"
+            "for i in range(3): threading.Thread(target=work, daemon=True).start()\n"
+            "print('ready', flush=True)\n"
+            "sys.stdin.read()\n"
+            "assert all(t.is_alive() for t in threading.enumerate())\n"
+            "print('good', flush=True)\n")
+    child = start([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    got = inject(child.pid, CYCLES)
+    check_counts(got)
+    left_clean(child.pid)
+    child.stdin.close()
+    check(child.stdout.read() == b"good\n", "it is not what it was")
+    print("   python: %s" % times(got))
+
+
+@test
+def another_user_and_other_mounts():
+    """The program sees neither the library's file nor our /tmp, and may not read what is ours."""
+    need_mount_namespace()
+    need("setpriv")
+    inside = work("root")
+    os.mkdir(inside)
+    shutil.copy(program("taken"), work("taken"))
+    os.chmod(work("taken"), 0o755)
+    os.chmod(work(), 0o755)
+    child = start(["unshare", "-m", "-p", "-f", "--mount-proc", "--kill-child", "sh", "-c",
+                   "cp %s /dev/shm/taken-%d && mount -t tmpfs none /tmp && cd / && "
+                   "exec setpriv --reuid 65534 --regid 65534 --clear-groups /dev/shm/taken-%d malloc 2"
+                   % (work("taken"), os.getpid(), os.getpid())])
+    os.remove("/dev/shm/taken-%d" % os.getpid())
+    pid = int(run(["pgrep", "-P", str(child.pid)]).stdout.split()[0])
+    check(os.stat("/proc/%d" % pid).st_uid == 65534, "it is not another user's")
+    got = inject(pid, min(CYCLES, 50), lib=library())
+    check_counts(got)
+    left_clean(pid)
+    os.kill(pid, signal.SIGTERM)
+    out = child.stdout.read().decode()
+    check(" 0 wrong" in out, out)
+
+
+def kill_at_random(pid, times_to, spread):
+    """Injectors that are killed; how many died while they had a thread diverted, as far as one can tell."""
+    finished = 0
+    for n in range(times_to):
+        child = subprocess.Popen(command(pid, 3), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        child.stdout.readline()
+        time.sleep(random.random() * spread)
+        child.kill()
+        finished += child.wait() == 0
+        child.stdout.close()
+    return finished
+
+
+@test
+def an_injector_that_is_killed():
+    """At any instruction: the program goes on, right, and the next one finds it as it was."""
+    for arguments in (["malloc", 3], ["nanosleep", 50], ["compute"], ["signals"]):
+        child = start([program("taken")] + [str(a) for a in arguments])
+        inject(child.pid, 1)
+        # A round is opened, and has two diversions within a few ms.
+        finished = kill_at_random(child.pid, int(os.environ.get("SONDE_INJECT_KILLS", "50")), 0.03)
+        check(alive(child), "%s: it has ended with %s" % (arguments, child.returncode))
+        time.sleep(0.2)
+        left_clean(child.pid)
+        inject(child.pid, 2)
+        leaked = [line for line in open("/proc/%d/maps" % child.pid) if "sonde" in line]
+        check(len(leaked) == 5, "mapped: %s" % leaked)
+        ends_well(child)
+        print("   %s: %d were done before they were killed" % (" ".join(map(str, arguments)), finished))
+
+
+@test
+def what_is_refused():
+    static = start([program("taken", "static"), "nanosleep", "100"])
+    refused(static.pid, "static")
+    check(alive(static), "it has ended")
+    stopped = start([program("taken"), "nanosleep", "100"])
+    stopped.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    refused(stopped.pid, "kill -CONT")
+    stopped.send_signal(signal.SIGCONT)
+    refused(2 ** 22 - 1, "no process")
+
+
+@test
+def what_crashes_is_taken_back():
+    child = start([program("taken"), "compute"])
+    done = run(command(child.pid, 1, "crash"))
+    check(done.returncode == 1 and "SEGV" in done.stderr.decode(), "%s" % done)
+    check_counts(inject(child.pid, 3))
+    time.sleep(0.3)
+    ends_well(child)
 
 
 @test

@@ -24,6 +24,8 @@
 #include "os/usage.h"
 
 #define STOP_NS (100 * NS_PER_MS)
+#define ERESTARTNOHAND 514 /* include/linux/errno.h of the kernel */
+#define MOST_SECONDS (1u << 30)
 static const struct timespec BETWEEN = {.tv_nsec = 2 * NS_PER_MS};
 
 struct candidate {
@@ -124,15 +126,36 @@ static bool may_be_left(const ptrace_gregs *r)
 	return call_of(r) < 0 || safe_syscall(call_of(r), args);
 }
 
-/* A call that the kernel will not begin again by itself: it will; one with a time limit with what is left of that. */
-static void begin_again(ptrace_gregs *r, uint64_t since_ns)
+/* These calls leave what was left of their time limit when they were broken off. The stop counts as well. */
+static void shorten(const struct search *s, pid_t tid, const ptrace_gregs *r)
+{
+	uint64_t at = r->orig_rax == SYS_ppoll ? r->rdx : r->r8, unit = r->orig_rax == SYS_select ? NS_PER_US : 1;
+	uint64_t stopped_ns = clock_monotonic_ns() - s->asked_ns, left_ns;
+	uint64_t limit[2]; /* seconds, and parts of them */
+
+	if ((r->orig_rax != SYS_ppoll && r->orig_rax != SYS_pselect6 && r->orig_rax != SYS_select) ||
+		(int64_t)r->rax != -ERESTARTNOHAND || !at || !proc_read_memory(tid, at, limit, sizeof(limit)) ||
+		limit[0] > MOST_SECONDS)
+		return;
+	left_ns = limit[0] * NS_PER_S + limit[1] * unit;
+	left_ns = left_ns > stopped_ns ? left_ns - stopped_ns : 0;
+	limit[0] = left_ns / NS_PER_S;
+	limit[1] = left_ns % NS_PER_S / unit;
+	if (pwrite(s->i->mem_fd, limit, sizeof(limit), (off_t)at) != (ssize_t)sizeof(limit))
+		return; /* then it waits for a little longer */
+}
+
+/* A call that is begun again has what is left of its time limit: when it stands stopped no longer. */
+static void pass_time(const struct search *s, pid_t tid, ptrace_gregs *r, uint64_t since_ns)
 {
 	bool epoll = r->orig_rax == SYS_epoll_wait || r->orig_rax == SYS_epoll_pwait;
-	uint64_t waited_ms;
+	uint64_t now_ns = clock_monotonic_ns(), waited_ms;
 
-	if (!ptrace_restart(r, false) || !epoll || (int)r->r10 <= 0 || !since_ns)
+	shorten(s, tid, r);
+	if (!epoll || (int64_t)r->rax != -ERESTARTNOHAND || (int)r->r10 <= 0 || !since_ns)
 		return;
-	waited_ms = (clock_monotonic_ns() - since_ns) / NS_PER_MS;
+	/* Up or down, as the clock happens to stand: so parts of milliseconds do not add up over many stops. */
+	waited_ms = (now_ns - since_ns + now_ns % NS_PER_MS) / NS_PER_MS;
 	r->r10 = waited_ms < (uint64_t)r->r10 ? (uint64_t)r->r10 - waited_ms : 0;
 }
 
@@ -175,6 +198,21 @@ static bool stands_well(struct search *s, const struct candidate *c, const struc
 	return safe_stand(&s->i->modules, &s->i->walker, s->i->pid, c->tid, stack, s->number, s->why);
 }
 
+/* From a stop in which nothing was done to it. */
+static void go_on(struct search *s, struct candidate *c, ptrace_gregs *regs)
+{
+	ptrace_gregs before = *regs;
+
+	ptrace_restart(regs, false);
+	pass_time(s, c->tid, regs, c->since_ns);
+	if (memcmp(regs, &before, sizeof(before)))
+		ptrace_set_regs(c->tid, regs);
+	let_go(s, c->tid);
+	/* The call is a new one, with the rest of the time. */
+	if (c->since_ns)
+		c->since_ns = clock_monotonic_ns();
+}
+
 /* Stopped, and let go at once: would it do? */
 static bool look(struct search *s, struct candidate *c)
 {
@@ -193,10 +231,7 @@ static bool look(struct search *s, struct candidate *c)
 		s->why_tid = c->tid;
 		good = false;
 	}
-	begin_again(&regs, c->since_ns);
-	if (memcmp(&regs, &seen->regs, sizeof(regs)))
-		ptrace_set_regs(c->tid, &regs);
-	let_go(s, c->tid);
+	go_on(s, c, &regs);
 	return good && stands_well(s, c, seen);
 }
 
@@ -210,11 +245,11 @@ static void divert(struct search *s, const struct candidate *c)
 	*d = (struct divert){.pid = i->pid, .tid = c->tid, .mem_fd = i->mem_fd, .place = &i->place,
 		.call_ns = i->options.call_ns, .regs = i->now.regs};
 	s->done = true;
+	ptrace_restart(&d->regs, false);
 	s->rc = divert_begin(d, s->act->memfd_name, s->err);
 	if (!s->rc)
 		s->rc = s->act->act(i, s->act->ctx, s->err);
-	/* Its time limit has gone on meanwhile. */
-	begin_again(&d->regs, c->since_ns);
+	pass_time(s, c->tid, &d->regs, c->since_ns);
 	rc = divert_end(d, &late);
 	if (!s->rc && rc) {
 		s->rc = rc;
@@ -230,7 +265,7 @@ static void divert(struct search *s, const struct candidate *c)
 	i->stats.last_ran = s->number < 0;
 }
 
-static void take(struct search *s, const struct candidate *c)
+static void take(struct search *s, struct candidate *c)
 {
 	struct safe_stack *now = &s->i->now;
 	bool good;
@@ -251,9 +286,7 @@ static void take(struct search *s, const struct candidate *c)
 		divert(s, c);
 		return;
 	}
-	begin_again(&now->regs, c->since_ns);
-	ptrace_set_regs(c->tid, &now->regs);
-	let_go(s, c->tid);
+	go_on(s, c, &now->regs);
 }
 
 /* ---- all of them ---- */
