@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * inject_into PID LIBRARY ROUNDS SYMBOL... : loads a library into a process and calls functions of it, as often as told, for
- * tests. Each round opens the process anew and calls all symbols with the text "NUMBER" and the number of the round.
+ * tests. Each round opens the process anew and calls all symbols with the text "NUMBER" and the number of the round; a
+ * symbol as NAME=TEXT is called with that text.
  * One line of JSON a round: results of the calls, stops and their times in ns. Status 1: a round failed, and its words are on stderr.
  */
 #include <fcntl.h>
@@ -41,9 +42,12 @@ static int calls(struct inject *i, char **symbols, unsigned long round, struct e
 	snprintf(text, sizeof(text), "%lu", round);
 	printf("{\"results\": [");
 	for (char **s = symbols; *s && !rc; s++) {
+		const char *own = strchr(*s, '=');
 		int64_t result = 0;
+		char name[64];
 
-		rc = inject_call(i, *s, text, round, &result, err);
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*s, "="), *s);
+		rc = inject_call(i, name, own ? own + 1 : text, round, &result, err);
 		printf("%s%" PRId64, s == symbols ? "" : ", ", result);
 	}
 	return rc;

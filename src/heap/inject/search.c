@@ -45,7 +45,8 @@ struct search {
 	bool done, seized;
 	pid_t tracer;
 	uint64_t until_ns;
-	uint64_t asked_ns;        /* the stop was asked for */
+	uint64_t asked_ns;        /* the stop was asked for, */
+	uint64_t stopped_ns;      /* and seen */
 	char why[SAFE_WHY_BYTES]; /* of the last one that was looked at */
 	pid_t why_tid;
 	int number;               /* the call that the thread was in when it was copied; -1 */
@@ -81,6 +82,7 @@ static int stop(struct search *s, pid_t tid)
 		rc = divert_wait(tid, s->asked_ns + STOP_NS, &e);
 		if (rc)
 			return -EAGAIN;
+		s->stopped_ns = clock_monotonic_ns();
 		if (e.what == PTRACE_STOPPED)
 			return 0;
 		if (e.what == PTRACE_GROUP_STOP) {
@@ -130,7 +132,7 @@ static bool may_be_left(const ptrace_gregs *r)
 static void shorten(const struct search *s, pid_t tid, const ptrace_gregs *r)
 {
 	uint64_t at = r->orig_rax == SYS_ppoll ? r->rdx : r->r8, unit = r->orig_rax == SYS_select ? NS_PER_US : 1;
-	uint64_t stopped_ns = clock_monotonic_ns() - s->asked_ns, left_ns;
+	uint64_t stopped_ns = clock_monotonic_ns() - s->stopped_ns, left_ns;
 	uint64_t limit[2]; /* seconds, and parts of them */
 
 	if ((r->orig_rax != SYS_ppoll && r->orig_rax != SYS_pselect6 && r->orig_rax != SYS_select) ||

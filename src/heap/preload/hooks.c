@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "heap/preload/own.h"
 #include "heap/preload/preload.h"
 #include "heap/preload/real.h"
 #include "heap/preload/sample.h"
@@ -389,3 +390,19 @@ PRELOAD_EXPORT size_t malloc_usable_size(void *block)
 		return pool_size(block);
 	return real_ready(&thread) && real.usable_size ? real.usable_size(block) : 0;
 }
+
+/* ---- for programs that are attached to ---- */
+
+OWN_ALIAS(malloc);
+OWN_ALIAS(free);
+OWN_ALIAS(calloc);
+OWN_ALIAS(realloc);
+OWN_ALIAS(reallocarray);
+OWN_ALIAS(memalign);
+OWN_ALIAS(posix_memalign);
+OWN_ALIAS(aligned_alloc);
+OWN_ALIAS(valloc);
+OWN_ALIAS(pvalloc);
+OWN_ALIAS(cfree);
+OWN_ALIAS(free_sized);
+OWN_ALIAS(free_aligned_sized);

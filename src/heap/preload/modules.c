@@ -11,6 +11,8 @@
 #include <errno.h>
 
 #include "heap/preload/clock.h"
+#include "heap/preload/got.h"
+#include "heap/preload/own.h"
 #include "heap/preload/preload.h"
 #include "heap/preload/real.h"
 #include "heap/preload/ring.h"
@@ -65,6 +67,7 @@ static __attribute__((noinline)) void *loaded(void *handle)
 {
 	int saved = errno;
 
+	got_loaded();
 	tell(false);
 	if (on())
 		preload_wait(SHARE_WAIT_LOAD_MS);
@@ -80,6 +83,7 @@ PRELOAD_EXPORT void *dlopen(const char *name, int flags)
 		return real.dlopen(name, flags);
 	if (is_plain_path(name))
 		return loaded(real.dlopen(name, flags));
+	got_loads();
 	tell(false);
 	return real.dlopen(name, flags);
 }
@@ -90,6 +94,7 @@ PRELOAD_EXPORT void *dlmopen(Lmid_t namespace, const char *name, int flags)
 		return NULL;
 	if (is_plain_path(name))
 		return loaded(real.dlmopen(namespace, name, flags));
+	got_loads();
 	tell(false);
 	return real.dlmopen(namespace, name, flags);
 }
@@ -106,3 +111,7 @@ PRELOAD_EXPORT int dlclose(void *handle)
 	errno = saved;
 	return ret;
 }
+
+OWN_ALIAS(dlopen);
+OWN_ALIAS(dlmopen);
+OWN_ALIAS(dlclose);

@@ -25,7 +25,7 @@ enum preload_state {
 	PRELOAD_NEW = 0, /* nobody has looked for a collector yet */
 	PRELOAD_STARTING, /* somebody does */
 	PRELOAD_ON,
-	PRELOAD_OFF, /* there is none, or not any more; this is never left */
+	PRELOAD_OFF, /* there is none, or not any more; this is left by being attached (again) alone */
 };
 
 /* Of the process. What hooks read with each call comes first. */
@@ -40,6 +40,7 @@ struct preload {
 	uint32_t clock, options;
 	bool plain;              /* on, exact, by the CPU's counter, and frees have no stacks: most questions in one */
 	uint32_t early;          /* calls that came too early */
+	bool attached;           /* to a program that was running: it may end, and begin again */
 	bool has_key;            /* `key` is there: threads tell when they end */
 	uint32_t key;            /* pthread_key_t */
 	uint64_t idle_list;      /* the header's free_chunks when a ring grew last */
@@ -96,6 +97,14 @@ void preload_give_up(void);
 
 /* Waits until the collector knows the code that is mapped now, at most so long. */
 void preload_wait(uint32_t milliseconds);
+
+/* Of a program that is attached to, where the real functions are known: memory as `text` (the value of
+ * SHARE_ENVIRONMENT) wishes it. Its descriptor; -EBUSY, -EINVAL, -ENOMEM. Nothing is written before preload_shared_on(). */
+int preload_share(const char *text);
+void preload_shared_on(void);
+
+/* The end of that. Threads that are still writing do so to memory that nobody reads. */
+void preload_unshare(void);
 
 /* ---- thread.c ---- */
 

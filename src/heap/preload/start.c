@@ -413,7 +413,7 @@ bool preload_ready(struct thread *t)
 		on = false;
 	}
 	if (!on) {
-		if (preload.state == PRELOAD_OFF)
+		if (preload.state == PRELOAD_OFF && !preload.attached)
 			t->left = INT64_MAX;
 		else
 			__atomic_fetch_add(&preload.early, 1, __ATOMIC_RELAXED);
@@ -429,6 +429,63 @@ bool preload_ready(struct thread *t)
 		t->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	}
 	return true;
+}
+
+/* ---- attached ---- */
+
+static int share(const char *text)
+{
+	int fd;
+
+	if (!read_wish(text))
+		return -EINVAL;
+	wish.read = true;
+	if (!preload.has_key && pthread_key_create)
+		preload.has_key = !pthread_key_create(&preload.key, thread_ended);
+	if (!limits_allow() || !make_alive())
+		return -ENOMEM;
+	fd = make_file();
+	if (fd < 0)
+		return -ENOMEM;
+	if (!map_file(fd)) {
+		sys3(SYS_close, fd, 0, 0);
+		return -ENOMEM;
+	}
+	preload.early = 0;
+	fill_header();
+	return fd;
+}
+
+int preload_share(const char *text)
+{
+	uint32_t state = __atomic_load_n(&preload.state, __ATOMIC_ACQUIRE);
+	int fd;
+
+	/* One that was attached and is starting still has lost its collector. */
+	if ((state == PRELOAD_ON && *preload.alive) || (state == PRELOAD_STARTING && !preload.attached))
+		return -EBUSY;
+	preload.attached = true;
+	/* Whoever comes in before all is patched passes through. */
+	__atomic_store_n(&preload.state, PRELOAD_STARTING, __ATOMIC_RELEASE);
+	fd = share(text);
+	if (fd < 0)
+		preload_off();
+	return fd;
+}
+
+void preload_shared_on(void)
+{
+	switch_on();
+	/* What a thread has left of an earlier time runs out, which it would not where sizes do not count. */
+	preload.size_mask = SAMPLE_BYTES_MASK;
+}
+
+void preload_unshare(void)
+{
+	preload_off();
+	if (preload.memory.header)
+		sys6(SYS_mmap, preload.memory.header, SHARE_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 /* For programs that allocate nothing before main; and only from here on, where libc is ready in any case. */

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Objects come and go by other threads while we look, and an object that is being loaded has words that the loader is
+ * about to write, and pages that it is about to protect. So we look with the loader's lock held, and that is had in a
+ * roundabout way: dlsym() calls the resolver of a symbol that has one (STT_GNU_IFUNC), and holds the lock then. musl
+ * knows no such symbols; there the objects are walked as they are.
+ *
+ * A word is believed to be a call of malloc by its relocation, whose symbol has that name, and by what it holds: the
+ * function that is called next, or, not bound yet, a place in the object's own code.
+ */
+#include "heap/preload/got.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stddef.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+#include "heap/preload/own.h"
+#include "heap/preload/preload.h"
+#include "heap/preload/real.h"
+#include "heap/preload/sys.h"
+
+#pragma weak dlsym
+#pragma weak dl_iterate_phdr
+#pragma weak getauxval
+
+#if defined(__x86_64__)
+#define RELOC_SLOT R_X86_64_JUMP_SLOT
+#define RELOC_DATA R_X86_64_GLOB_DAT
+#define RELOC_ADDRESS R_X86_64_64
+#else
+#define RELOC_SLOT R_AARCH64_JUMP_SLOT
+#define RELOC_DATA R_AARCH64_GLOB_DAT
+#define RELOC_ADDRESS R_AARCH64_ABS64
+#endif
+
+#define PATCHES 65536u
+
+struct patch {
+	void **slot;
+	void *old;
+};
+
+/* ---- the functions ---- */
+
+static void *next_reallocarray, *next_cfree, *next_dlsym;
+static bool patched, pending;
+
+static void *own_dlsym(void *handle, const char *name)
+{
+	if (__atomic_load_n(&pending, __ATOMIC_RELAXED))
+		got_loaded();
+	/* A jump: the loader looks at who has called it. */
+	return ((void *(*)(void *, const char *))next_dlsym)(handle, name);
+}
+
+static const struct name {
+	const char *name;
+	void *ours;
+	void **next;
+} names[] = {
+	{"malloc", (void *)own_malloc, (void **)&real.malloc},
+	{"free", (void *)own_free, (void **)&real.free},
+	{"calloc", (void *)own_calloc, (void **)&real.calloc},
+	{"realloc", (void *)own_realloc, (void **)&real.realloc},
+	{"reallocarray", (void *)own_reallocarray, &next_reallocarray},
+	{"memalign", (void *)own_memalign, (void **)&real.memalign},
+	{"posix_memalign", (void *)own_posix_memalign, (void **)&real.posix_memalign},
+	{"aligned_alloc", (void *)own_aligned_alloc, (void **)&real.aligned_alloc},
+	{"valloc", (void *)own_valloc, (void **)&real.valloc},
+	{"pvalloc", (void *)own_pvalloc, (void **)&real.pvalloc},
+	{"cfree", (void *)own_cfree, &next_cfree},
+	{"free_sized", (void *)own_free_sized, (void **)&real.free_sized},
+	{"free_aligned_sized", (void *)own_free_aligned_sized, (void **)&real.free_aligned_sized},
+	{"dlopen", (void *)own_dlopen, (void **)&real.dlopen},
+	{"dlmopen", (void *)own_dlmopen, (void **)&real.dlmopen},
+	{"dlclose", (void *)own_dlclose, (void **)&real.dlclose},
+	{"dlsym", (void *)own_dlsym, &next_dlsym},
+};
+#define NAMES (sizeof(names) / sizeof(names[0]))
+
+static bool same(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+static const struct name *name_of(const char *symbol)
+{
+	for (uint32_t i = 0; i < NAMES; i++)
+		if (*symbol == *names[i].name && same(symbol, names[i].name))
+			return &names[i];
+	return NULL;
+}
+
+bool got_find_real(void)
+{
+	if (!dlsym || !dl_iterate_phdr || !dlsym(RTLD_DEFAULT, "malloc") || !dlsym(RTLD_DEFAULT, "free"))
+		return false;
+	*(void **)&real.usable_size = dlsym(RTLD_DEFAULT, "malloc_usable_size");
+	/* malloc last: it says that all are there. */
+	for (uint32_t i = NAMES; i-- > 0;)
+		__atomic_store_n(names[i].next, dlsym(RTLD_DEFAULT, names[i].name), __ATOMIC_RELEASE);
+	return true;
+}
+
+/* ---- objects ---- */
+
+struct object {
+	uint64_t base, low, high;         /* [low, high): its memory */
+	uint64_t code_low, code_high;
+	uint64_t sealed_low, sealed_high; /* pages that the loader has made read-only */
+	const Elf64_Sym *symbols;
+	const char *strings;
+	const Elf64_Rela *tables[2];
+	uint64_t bytes[2];
+	bool open;    /* what was sealed is writable for now */
+	bool touched;
+};
+
+static uint64_t page_bytes(void)
+{
+	uint64_t page = getauxval ? getauxval(AT_PAGESZ) : 0;
+
+	return page ? page : 4096;
+}
+
+/* glibc keeps addresses in the dynamic section where the file has offsets, musl does not. */
+static uint64_t at(const struct object *o, uint64_t value)
+{
+	return value >= o->low && value < o->high ? value : value + o->base;
+}
+
+static void read_dynamic(struct object *o, const Elf64_Dyn *d)
+{
+	for (; d->d_tag != DT_NULL; d++) {
+		switch (d->d_tag) {
+		case DT_SYMTAB:
+			o->symbols = (const Elf64_Sym *)at(o, d->d_un.d_ptr);
+			break;
+		case DT_STRTAB:
+			o->strings = (const char *)at(o, d->d_un.d_ptr);
+			break;
+		case DT_RELA:
+			o->tables[0] = (const Elf64_Rela *)at(o, d->d_un.d_ptr);
+			break;
+		case DT_RELASZ:
+			o->bytes[0] = d->d_un.d_val;
+			break;
+		case DT_JMPREL:
+			o->tables[1] = (const Elf64_Rela *)at(o, d->d_un.d_ptr);
+			break;
+		case DT_PLTRELSZ:
+			o->bytes[1] = d->d_un.d_val;
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+static void read_segment(struct object *o, const Elf64_Phdr *p, const Elf64_Phdr **dynamic)
+{
+	uint64_t start = o->base + p->p_vaddr, end = start + p->p_memsz, page = page_bytes();
+
+	if (p->p_type == PT_DYNAMIC)
+		*dynamic = p;
+	if (p->p_type == PT_GNU_RELRO) {
+		o->sealed_low = start & ~(page - 1);
+		o->sealed_high = end & ~(page - 1);
+	}
+	if (p->p_type != PT_LOAD)
+		return;
+	o->low = start < o->low ? start : o->low;
+	o->high = end > o->high ? end : o->high;
+	if (p->p_flags & PF_X) {
+		o->code_low = start < o->code_low ? start : o->code_low;
+		o->code_high = end > o->code_high ? end : o->code_high;
+	}
+}
+
+static bool holds(const struct object *o, const void *address)
+{
+	return (uint64_t)address >= o->low && (uint64_t)address < o->high;
+}
+
+/* False: it is the loader, the kernel's page, ourselves, or nothing can be found in it. */
+static bool read_object(struct object *o, const struct dl_phdr_info *info)
+{
+	const Elf64_Phdr *dynamic = NULL;
+	uint64_t loader = getauxval ? getauxval(AT_BASE) : 0;
+
+	*o = (struct object){.base = info->dlpi_addr, .low = UINT64_MAX, .code_low = UINT64_MAX};
+	for (uint32_t i = 0; i < info->dlpi_phnum; i++)
+		read_segment(o, &info->dlpi_phdr[i], &dynamic);
+	if (!dynamic || holds(o, &preload) || (getauxval && holds(o, (void *)getauxval(AT_SYSINFO_EHDR))))
+		return false;
+	/* musl's loader is its libc. */
+	if (loader && holds(o, (void *)loader) && !holds(o, *(void **)&real.malloc))
+		return false;
+	read_dynamic(o, (const Elf64_Dyn *)(o->base + dynamic->p_vaddr));
+	return o->symbols && o->strings;
+}
+
+/* ---- words ---- */
+
+static void seal(struct object *o, bool open)
+{
+	if (o->open == open || o->sealed_high <= o->sealed_low)
+		return;
+	if (!sys3(SYS_mprotect, o->sealed_low, o->sealed_high - o->sealed_low, open ? PROT_READ | PROT_WRITE : PROT_READ))
+		o->open = open;
+}
+
+static bool set(struct object *o, void **slot, void *value)
+{
+	if ((uint64_t)slot >= o->sealed_low && (uint64_t)slot < o->sealed_high) {
+		seal(o, true);
+		if (!o->open)
+			return false;
+	}
+	__atomic_store_n(slot, value, __ATOMIC_RELEASE);
+	return true;
+}
+
+/* The word of a relocation, and its name; NULL: none of ours. */
+static const struct name *word_of(const struct object *o, const Elf64_Rela *r, void ***ret_slot, bool *ret_lazy)
+{
+	uint32_t type = ELF64_R_TYPE(r->r_info), symbol = ELF64_R_SYM(r->r_info);
+	uint64_t slot = o->base + r->r_offset;
+
+	if (!symbol || (type != RELOC_SLOT && type != RELOC_DATA && (type != RELOC_ADDRESS || r->r_addend)) ||
+		slot < o->low || slot > o->high - sizeof(void *) || slot % sizeof(void *))
+		return NULL;
+	*ret_slot = (void **)slot;
+	*ret_lazy = type == RELOC_SLOT;
+	return name_of(o->strings + o->symbols[symbol].st_name);
+}
+
+typedef void visit(struct object *o, const struct name *name, void **slot, bool lazy);
+
+static void each_word(struct object *o, visit *fn)
+{
+	for (int table = 0; table < 2; table++) {
+		uint64_t count = o->tables[table] ? o->bytes[table] / sizeof(Elf64_Rela) : 0;
+
+		for (uint64_t i = 0; i < count; i++) {
+			void **slot;
+			bool lazy;
+			const struct name *name = word_of(o, &o->tables[table][i], &slot, &lazy);
+
+			if (name)
+				fn(o, name, slot, lazy);
+		}
+	}
+}
+
+/* ---- the other one that was here before ---- */
+
+/* What most words of a name hold that is not the function by its name. */
+static struct {
+	void *other;
+	uint32_t plain, others;
+} held[NAMES];
+
+static void look(struct object *o, const struct name *name, void **slot, bool lazy)
+{
+	void *value = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+	uint32_t i = (uint32_t)(name - names);
+
+	if (value == *name->next)
+		held[i].plain++;
+	else if (value && !((uint64_t)value >= o->code_low && (uint64_t)value < o->code_high) && (uint64_t)value > 65536) {
+		if (!held[i].other)
+			held[i].other = value;
+		held[i].others += value == held[i].other;
+	}
+}
+
+static void choose_next(void)
+{
+	for (uint32_t i = 0; i < NAMES; i++)
+		if (held[i].others > held[i].plain)
+			__atomic_store_n(names[i].next, held[i].other, __ATOMIC_RELEASE);
+}
+
+/* ---- patching ---- */
+
+static struct patch *patches;
+static uint32_t patch_count;
+static struct got_counts counts;
+
+static void patch(struct object *o, const struct name *name, void **slot, bool lazy)
+{
+	void *value = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+	bool unbound = lazy && (uint64_t)value >= o->code_low && (uint64_t)value < o->code_high;
+
+	if (value == name->ours || !*name->next)
+		return;
+	if ((value != *name->next && !unbound) || patch_count == PATCHES) {
+		counts.others++;
+		return;
+	}
+	patches[patch_count] = (struct patch){slot, value};
+	if (!set(o, slot, name->ours)) {
+		counts.others++;
+		return;
+	}
+	patch_count++;
+	counts.slots++;
+	o->touched = true;
+}
+
+/* From the newest to the oldest: of two patches of one address, the older one is of an object that is gone. */
+static void restore(struct object *o)
+{
+	for (uint32_t i = patch_count; i-- > 0;) {
+		struct patch *p = &patches[i];
+		bool ours = false;
+
+		if (!p->slot || !holds(o, p->slot))
+			continue;
+		for (uint32_t n = 0; n < NAMES; n++)
+			ours |= __atomic_load_n(p->slot, __ATOMIC_ACQUIRE) == names[n].ours;
+		if (ours)
+			set(o, p->slot, p->old);
+		p->slot = NULL;
+	}
+}
+
+/* ---- with the loader's lock ---- */
+
+static enum { NOTHING, LOOK, PATCH, RESTORE } job;
+
+static int one_object(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	struct object o;
+
+	if (!read_object(&o, info))
+		return 0;
+	if (job == LOOK)
+		each_word(&o, look);
+	else if (job == PATCH)
+		each_word(&o, patch);
+	else
+		restore(&o);
+	seal(&o, false);
+	counts.objects += o.touched;
+	return 0;
+}
+
+static void work(void)
+{
+	if (job != NOTHING)
+		dl_iterate_phdr(one_object, NULL);
+	job = NOTHING;
+}
+
+static void (*resolve(void))(void)
+{
+	work();
+	return NULL;
+}
+
+/* Never called: looking for it is what counts. */
+PRELOAD_EXPORT void sonde_heap_locked(void) __attribute__((ifunc("resolve")));
+
+static uint32_t busy;
+
+static bool run(int what)
+{
+	if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
+		return false;
+	job = what;
+	dlsym(RTLD_DEFAULT, "sonde_heap_locked");
+	work();
+	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+	return true;
+}
+
+void got_patch(struct got_counts *ret)
+{
+	long memory = (long)patches;
+
+	if (!memory)
+		memory = sys6(SYS_mmap, 0, PATCHES * sizeof(*patches), PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory > -4096 && memory < 0)
+		return;
+	patches = (struct patch *)memory;
+	patch_count = 0;
+	counts = (struct got_counts){0};
+	for (uint32_t i = 0; i < NAMES; i++)
+		held[i].other = NULL, held[i].plain = held[i].others = 0;
+	run(LOOK);
+	choose_next();
+	run(PATCH);
+	__atomic_store_n(&patched, true, __ATOMIC_RELEASE);
+	*ret = counts;
+}
+
+void got_restore(void)
+{
+	__atomic_store_n(&patched, false, __ATOMIC_RELEASE);
+	while (!run(RESTORE))
+		; /* another thread patches what it has loaded: that takes microseconds */
+}
+
+void got_loaded(void)
+{
+	if (!__atomic_load_n(&patched, __ATOMIC_ACQUIRE))
+		return;
+	__atomic_store_n(&pending, false, __ATOMIC_RELAXED);
+	if (!run(PATCH))
+		__atomic_store_n(&pending, true, __ATOMIC_RELAXED);
+}
+
+void got_loads(void)
+{
+	if (__atomic_load_n(&patched, __ATOMIC_ACQUIRE))
+		__atomic_store_n(&pending, true, __ATOMIC_RELAXED);
+}
