@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -267,6 +268,124 @@ def what_crashes_is_taken_back():
     check(done.returncode == 1 and "SEGV" in done.stderr.decode(), "%s" % done)
     check_counts(inject(child.pid, 3))
     time.sleep(0.3)
+    ends_well(child)
+
+
+# ---- the library that watches allocations ----
+
+HEAP = os.path.join(os.path.dirname(SONDE), "src", "heap", "preload", "libsonde-heap.so")
+WISH = "sonde_heap_share=1:%s:0:0123456789abcdef0123456789abcdef:sonde-nobody"
+EXACT, SAMPLED = WISH % "1:0:0", WISH % "2:0:4096"
+
+
+def heap(pid, *symbols):
+    if not os.path.exists(HEAP):
+        skip("libsonde-heap.so is not built")
+    return inject(pid, 1, *symbols, lib=HEAP)[0]["results"]
+
+
+def attach(pid, wish=EXACT):
+    """The shared memory, and the words and objects that were patched."""
+    fd = heap(pid, wish)[0]
+    check(fd > 0, "no memory is shared: %d" % fd)
+    shared = open("/proc/%d/fd/%d" % (pid, fd), "rb", 0)
+    counts = heap(pid, "sonde_heap_attach")[0]
+    check(counts > 0, "nothing is patched: %d" % counts)
+    return shared, counts & 0xffffffff, counts >> 32
+
+
+def rings_and_chunks(shared):
+    header = os.pread(shared.fileno(), 256, 0)
+    check(header[:8] == b"SONDSHM\n", "%r" % header[:8])
+    return struct.unpack_from("<II", header, 64)
+
+
+@test
+def calls_of_running_programs_are_written_down():
+    child = start([program("taken"), "malloc", "3"])
+    shared, slots, objects = attach(child.pid)
+    check(slots >= 5 and objects == 2, "%d words of %d objects" % (slots, objects))
+    time.sleep(0.5)
+    check(heap(child.pid, "sonde_heap_detach") == [0], "it is not put back")
+    rings, chunks = rings_and_chunks(shared)
+    check(rings == 3 and chunks >= 30, "%d rings, %d chunks" % (rings, chunks))
+    time.sleep(0.3)
+    check(rings_and_chunks(shared) == (rings, chunks), "it still writes")
+    shared.close()
+    left_clean(child.pid)
+    ends_well(child)
+
+
+@test
+def what_is_loaded_later_is_patched_as_well():
+    """By a path, and by a name, which is seen when the library is used."""
+    shutil.copy(program("plugin"), work("libplugin-by-name.so"))
+    shutil.copy(program("injected"), work("by-path.so"))
+    code = ("import ctypes, sys\n"
+            "print('ready', flush=True)\n"
+            "sys.stdin.readline()\n"
+            "lib = ctypes.CDLL(%r)\n"
+            "print('loaded', flush=True)\n"
+            "sys.stdin.readline()\n"
+            "for i in range(1000): lib.allocate(b'', 0)\n"
+            "print('done', flush=True)\n"
+            "sys.stdin.readline()\n" % work("by-path.so"))
+    child = start([sys.executable, "-c", code], stdin=subprocess.PIPE)
+
+    def step(word):
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        check(child.stdout.readline() == word, "it is not %r" % word)
+
+    shared, _, _ = attach(child.pid)
+    step(b"loaded\n")
+    before = rings_and_chunks(shared)[1]
+    step(b"done\n")
+    # 64 blocks a call: 40 bytes an event with its free, 64 000 of them are more than 2 MB.
+    after = rings_and_chunks(shared)[1]
+    check(after - before >= 80, "%d chunks, and then %d" % (before, after))
+    check(heap(child.pid, "sonde_heap_detach") == [0], "it is not put back")
+    child.stdin.close()
+    check(child.wait() == 0, "it ended with %s" % child.returncode)
+
+
+def comes_and_goes(pid, rounds):
+    got = inject(pid, rounds, EXACT, "sonde_heap_attach", "sonde_heap_detach", SAMPLED, "sonde_heap_attach",
+                 "sonde_heap_detach", lib=HEAP)
+    for n, r in enumerate(got):
+        check(r["results"][0] > 0 and r["results"][1] > 0 and r["results"][2] == 0 and r["results"][3] > 0,
+              "round %d: %s" % (n + 1, r["results"]))
+    left_clean(pid)
+    return got
+
+
+@test
+def attaching_and_detaching_again_and_again():
+    for arguments in (["malloc", 4], ["threads", 200], ["forks"]):
+        child = start([program("taken")] + [str(a) for a in arguments])
+        got = comes_and_goes(child.pid, CYCLES)
+        time.sleep(0.3)
+        ends_well(child)
+        print("   %s: %s" % (" ".join(map(str, arguments)), times(got)))
+
+
+@test
+def attaching_to_redis_under_load():
+    with redis() as (server, socket):
+        load = start(["redis-benchmark", "-s", socket, "-n", "100000000", "-c", "20", "-t", "set,get,lpush", "-r", "1000",
+                      "-q"], ready=False, stdout=subprocess.DEVNULL)
+        time.sleep(0.5)
+        got = comes_and_goes(server.pid, CYCLES)
+        check(alive(server) and alive(load), "it has ended")
+        load.kill()
+        check(run(["redis-cli", "-s", socket, "ping"]).stdout == b"PONG\n", "it does not answer")
+        print("   redis: %s" % times(got))
+
+
+@test
+def one_that_was_started_with_the_preload_is_not_attached_to():
+    child = start([program("taken"), "malloc", "2"], env=dict(os.environ, LD_PRELOAD=HEAP))
+    check(heap(child.pid, EXACT) == [-16], "it was attached to")
     ends_well(child)
 
 

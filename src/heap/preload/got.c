@@ -335,7 +335,9 @@ static void restore(struct object *o)
 
 /* ---- with the loader's lock ---- */
 
-static enum { NOTHING, LOOK, PATCH, RESTORE } job;
+enum { NOTHING, LOOK, PATCH, RESTORE };
+/* Volatile: the compiler does not see that dlsym() leads back here. */
+static volatile int job;
 
 static int one_object(struct dl_phdr_info *info, size_t size, void *ctx)
 {
@@ -347,7 +349,7 @@ static int one_object(struct dl_phdr_info *info, size_t size, void *ctx)
 		each_word(&o, look);
 	else if (job == PATCH)
 		each_word(&o, patch);
-	else
+	else if (job == RESTORE)
 		restore(&o);
 	seal(&o, false);
 	counts.objects += o.touched;

@@ -175,21 +175,37 @@ static int make_file(void)
 	return (int)fd;
 }
 
-/* Over what was there before, in a forked child: no other thread of it can be in there but to read the filter. */
-static bool map_file(int fd)
+/* Over what was there before. In a forked child no other thread can be in there but to read the filter; of a program
+ * that is attached to again, one may still be writing what nobody reads: it must not find a page that it may not. */
+static bool map_over(uint8_t *old, int fd)
 {
-	uint8_t *old = (uint8_t *)preload.memory.header, *at;
-	long ret = sys6(SYS_mmap, old, SHARE_BYTES, PROT_READ, MAP_SHARED | MAP_NORESERVE | (old ? MAP_FIXED : 0), fd, 0);
+	return !failed(sys6(SYS_mmap, old, SHARE_TABLES_AT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+		       fd, 0)) &&
+		!failed(sys6(SYS_mmap, old + SHARE_TABLES_AT, SHARE_BYTES - SHARE_TABLES_AT, PROT_READ,
+			MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, SHARE_TABLES_AT));
+}
+
+/* Where there was nothing: all of it in one piece. */
+static uint8_t *map_new(int fd)
+{
+	long ret = sys6(SYS_mmap, 0, SHARE_BYTES, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
 
 	if (failed(ret))
-		return false;
-	at = (uint8_t *)ret;
-	sys3(SYS_madvise, at, SHARE_BYTES, MADV_DONTDUMP);
-	if (failed(sys3(SYS_mprotect, at, SHARE_TABLES_AT, PROT_READ | PROT_WRITE))) {
-		if (!old)
-			sys3(SYS_munmap, at, SHARE_BYTES, 0);
-		return false;
+		return NULL;
+	if (failed(sys3(SYS_mprotect, ret, SHARE_TABLES_AT, PROT_READ | PROT_WRITE))) {
+		sys3(SYS_munmap, ret, SHARE_BYTES, 0);
+		return NULL;
 	}
+	return (uint8_t *)ret;
+}
+
+static bool map_file(int fd)
+{
+	uint8_t *at = (uint8_t *)preload.memory.header;
+
+	if (at ? !map_over(at, fd) : !(at = map_new(fd)))
+		return false;
+	sys3(SYS_madvise, at, SHARE_BYTES, MADV_DONTDUMP);
 	preload.filter_counts = at + SHARE_FILTER_AT;
 	preload.rings = (struct share_ring *)(void *)(at + SHARE_RINGS_AT);
 	preload.chunks = at + SHARE_CHUNKS_AT;
