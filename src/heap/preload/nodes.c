@@ -59,6 +59,9 @@ static uint32_t find_shared(const struct walk_memory *m, struct walk_state *s, u
 {
 	uint32_t hash = share_node_hash(parent, pc), tag = hash & ~NODE_MASK;
 
+	/* In a large tree most nodes are in the last levels: the way there is waited for once, not once a level. */
+	for (uint32_t level = 1; level < SHARE_INDEX_LEVELS; level++)
+		__builtin_prefetch(m->index + share_index_level(level) + (hash & ((1u << (14 + 2 * level)) - 1)));
 	for (uint32_t level = 0; level < SHARE_INDEX_LEVELS; level++) {
 		uint32_t slots = 1u << (14 + 2 * level);
 		uint32_t *first = m->index + share_index_level(level);

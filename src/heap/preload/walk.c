@@ -416,17 +416,23 @@ static enum walk_result cut(const struct walk_memory *m, struct walk_state *s)
 	return WALK_CUT;
 }
 
-/* Puts fresh[0..fresh) upon frames[0..kept) and finds their nodes. */
+/* Puts fresh[0..fresh) upon frames[0..kept) and finds their nodes. As long as the frames that were there have the same pcs,
+ * their nodes are the same. */
 static enum walk_result keep(const struct walk_memory *m, struct walk_state *s, uint32_t kept, uint32_t fresh,
 	uint32_t parent, uint32_t *ret_node)
 {
 	uint32_t needs = kept ? s->frames[kept - 1].marks & WALK_NEEDS_FP : 0;
+	uint32_t alike = s->count;
 
 	for (uint32_t i = fresh; i-- > 0; kept++) {
 		const struct walk_fresh *f = &s->fresh[i];
 		struct walk_frame *to = &s->frames[kept];
-		uint32_t node = node_find(m, s, parent, f->pc);
+		uint32_t node = to->node;
 
+		if (kept >= alike || to->pc != f->pc) {
+			alike = 0;
+			node = node_find(m, s, parent, f->pc);
+		}
 		*ret_node = parent;
 		if (!node)
 			return cut(m, s);
@@ -446,7 +452,10 @@ static enum walk_result keep(const struct walk_memory *m, struct walk_state *s, 
 static enum walk_result keep_innermost(
 	const struct walk_memory *m, struct walk_state *s, uint32_t fresh, uint32_t *ret_node)
 {
-	enum walk_result result = keep(m, s, 0, fresh, SHARE_STACK_CUT, ret_node);
+	enum walk_result result;
+
+	s->count = 0; /* their nodes are of other stacks */
+	result = keep(m, s, 0, fresh, SHARE_STACK_CUT, ret_node);
 
 	return result == WALK_WHOLE ? cut(m, s) : result;
 }
