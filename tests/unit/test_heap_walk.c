@@ -176,7 +176,7 @@ static uint64_t draw(uint64_t below)
 static volatile uint64_t sink;
 typedef void (*function)(unsigned depth);
 static function functions[];
-#define FUNCTIONS 8
+#define FUNCTIONS 9
 
 /* Calls more functions of its own level, each of which may walk. */
 static void wander(unsigned depth)
@@ -296,8 +296,16 @@ __attribute__((noinline)) static void jumped_over(unsigned depth)
 	hook();
 }
 
+__attribute__((noinline, optimize("no-omit-frame-pointer"))) static void keeps_frame_pointer(unsigned depth)
+{
+	uint64_t a = sink, b = a ^ depth;
+
+	wander(depth);
+	sink = a * b;
+}
+
 static function functions[FUNCTIONS] = {plain, many_registers, moving_stack, large_frame, aligned_frame,
-	pushes_arguments, through_libc, jumped_over};
+	pushes_arguments, through_libc, jumped_over, keeps_frame_pointer};
 
 /* Random stacks fill the tree of nodes, which real ones do not. */
 static void empty_tree(void)
@@ -351,6 +359,120 @@ TEST(threads_share_nodes)
 		check(!pthread_create(&threads[i], NULL, thread_main, (void *)i));
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
+}
+
+/* ---- limits ---- */
+
+static struct walk_state *deep_state;
+static uint32_t deep_node;
+static enum walk_result deep_result;
+
+OWN_HOOK static void deep_hook(void)
+{
+	struct walk_start start = own_start();
+
+	deep_result = walk_stack(&own.memory, deep_state, &start, &deep_node);
+	__asm__ volatile("" ::: "memory");
+}
+
+/* Walks at the deepest level, or at each level on the way down. */
+__attribute__((noinline)) static void deep(unsigned depth, bool always)
+{
+	if (always || !depth)
+		deep_hook();
+	if (depth)
+		deep(depth - 1, always);
+	sink++;
+}
+
+static size_t length_of(uint32_t node, uint32_t *ret_parent)
+{
+	size_t count = 0;
+
+	for (; node >= SHARE_STACK_FIRST; node = own.memory.nodes[node].parent)
+		count++;
+	*ret_parent = node;
+	return count;
+}
+
+TEST(very_deep_stacks)
+{
+	uint64_t lost = own.memory.header->lost[SHARE_LOST_NODE];
+	uint32_t parent;
+	size_t few, many;
+
+	deep_state = own_state();
+	deep(1, false);
+	few = length_of(deep_node, &parent);
+	deep(10000, true);
+	many = length_of(deep_node, &parent);
+	check_u64(deep_result, WALK_WHOLE);
+	check_u64(many, few + 9999);
+	check_u64(parent, SHARE_STACK_ROOT);
+
+	/* Cut, and counted. */
+	deep(20000, false);
+	many = length_of(deep_node, &parent);
+	check_u64(deep_result, WALK_CUT);
+	check_u64(many, 16384);
+	check_u64(parent, SHARE_STACK_CUT);
+	check_u64(own.memory.header->lost[SHARE_LOST_NODE], lost + 1);
+
+	/* And none the worse for it. */
+	deep(1, false);
+	check_u64(deep_result, WALK_WHOLE);
+	check_u64(length_of(deep_node, &parent), few);
+	munmap(deep_state, walk_state_bytes());
+}
+
+TEST(no_room_for_nodes)
+{
+	static const unsigned depths[] = {3, 30, 3};
+	static const enum walk_result results[] = {WALK_WHOLE, WALK_CUT, WALK_WHOLE};
+	struct share_header *h = own.memory.header;
+	uint64_t lost = h->lost[SHARE_LOST_NODE];
+	uint32_t count = 0, parent;
+
+	deep_state = own_state();
+	/* In a loop: the third is the first one's stack, which is there. */
+	for (unsigned i = 0; i < 3; i++) {
+		if (i == 1) {
+			count = h->node_count;
+			h->node_count = SHARE_NODES - 3;
+		}
+		deep(depths[i], false);
+		check_u64(deep_result, results[i]);
+		length_of(deep_node, &parent);
+		check_u64(parent, SHARE_STACK_ROOT);
+	}
+	check_u64(h->node_count, SHARE_NODES);
+	check_u64(h->lost[SHARE_LOST_NODE], lost + 1);
+	h->node_count = count;
+	munmap(deep_state, walk_state_bytes());
+}
+
+/* Code that was unmapped: what is found from then on is not what has the same addresses. */
+TEST(code_that_was_unmapped)
+{
+	struct share_header *h = own.memory.header;
+	uint32_t before, parent, at;
+
+	deep_state = own_state();
+	deep(3, false);
+	before = deep_node;
+	h->modules_gone++;
+	deep(3, false);
+	check_u64(deep_result, WALK_RAW); /* until there are tables that know of it */
+	check(!own_publish(&own, UINT64_MAX));
+	deep(3, false);
+	check_u64(deep_result, WALK_WHOLE);
+	check(deep_node != before);
+	for (at = deep_node; own.memory.nodes[at].parent >= SHARE_STACK_FIRST;)
+		at = own.memory.nodes[at].parent;
+	check_u64(own.memory.nodes[at].pc, h->modules_gone + 1);
+	length_of(deep_node, &parent);
+	check_u64(parent, SHARE_STACK_ROOT);
+	munmap(deep_state, walk_state_bytes());
 }
 
 /* ---- other stacks ---- */
@@ -444,7 +566,8 @@ int main(int argc, char **argv)
 	own_init(&own);
 	if (own_publish(&own, UINT64_MAX))
 		return 1;
-	status = test_main(argc, argv, T(random_call_trees), T(threads_share_nodes), T(signal_handlers), T(coroutines));
+	status = test_main(argc, argv, T(random_call_trees), T(threads_share_nodes), T(very_deep_stacks),
+		T(no_room_for_nodes), T(code_that_was_unmapped), T(signal_handlers), T(coroutines));
 	own_release(&own);
 	return status;
 }
