@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The heaps of glibc's malloc (2.17 and later, 64 bit), as they are seen from outside: found by their structure, without symbols,
+ * The heaps of glibc's malloc (2.17 to 2.43, 64 bit), as they are seen from outside: found by their structure, without symbols,
  * and walked block by block. docs/heuristics/arenas.md says how they are found and what of them is believed.
  *
  * Nothing is stopped and nothing asked but memory, by a function of the caller's: a running process, a core file and a made up

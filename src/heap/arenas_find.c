@@ -98,12 +98,12 @@ static bool is_ring(struct walk *w, uint64_t main)
 
 static bool take_arena(struct walk *w, const struct data *d, uint64_t bins)
 {
-	static const uint32_t headers[] = {16, 8};
+	static const struct arenas_layout layouts[] = {{16, MOST_FAST_BINS, true}, {8, MOST_FAST_BINS, true}, {8, 0, true}};
 
-	for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++) {
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
 		uint64_t main, threads;
 
-		w->layout = (struct arenas_layout){.header = headers[i]};
+		w->layout = layouts[i];
 		if (bins < ARENA_BINS_AT(&w->layout))
 			continue;
 		main = d->start + bins - ARENA_BINS_AT(&w->layout);
@@ -134,18 +134,18 @@ static bool find_arena(struct walk *w, const struct data *d)
 
 /*
  * struct malloc_par: trim_threshold, top_pad, mmap_threshold, arena_test, arena_max; since 2.35 thp_pagesize,
- * hp_pagesize and the int hp_flags; the ints n_mmaps, n_mmaps_max, max_n_mmaps, no_dyn_threshold; mmapped_mem,
+ * hp_pagesize and the int hp_flags, in 2.43 one word more before them; the ints n_mmaps, n_mmaps_max, max_n_mmaps, no_dyn_threshold; mmapped_mem,
  * max_mmapped_mem; before 2.24 max_total_mem, which is 0; sbrk_base.
  */
 #define ARENA_TEST_AT 24u
 #define ARENA_TEST 8u /* what it begins as, on 64 bit */
 #define MMAP_THRESHOLD_AT 16u
 #define LEAST_THRESHOLD 1024u
-#define PARAMETERS_BYTES 104u
+#define PARAMETERS_BYTES 112u
 
 static const struct {
 	uint32_t counts, bytes; /* where n_mmaps is, and mmapped_mem */
-} parameters[] = {{60, 80}, {40, 56}};
+} parameters[] = {{60, 80}, {40, 56}, {68, 88}};
 
 static bool are_counts(const struct data *d, uint64_t at, uint64_t bytes_at, uint64_t page)
 {

@@ -4,8 +4,6 @@
 
 #define MOST_WALKS 5u  /* of a heap that changes */
 #define CHAIN 8u       /* blocks that follow each other, to be one's way again */
-#define CACHE_WIDE 0x290u
-#define CACHE_NARROW 0x250u
 #define MOST_CACHES 262144u
 
 struct step {
@@ -46,17 +44,25 @@ static void take_free(struct step *s, uint64_t at, uint64_t bytes)
 		s->sums.largest_free = bytes;
 }
 
+/* A block of the size of a thread's cache may be one. */
+static void note_cache(struct step *s, uint64_t at, uint64_t bytes)
+{
+	struct walk *w = s->w;
+
+	for (uint32_t i = 0; i < CACHE_LAYOUTS; i++)
+		if (bytes == cache_layouts[i].block_bytes && w->caches.len < MOST_CACHES &&
+			vec_push(&w->caches, (struct cache_candidate){at + CHUNK_HEADER, i, s->piece->arena}))
+			w->failed = true;
+}
+
 static void take_used(struct step *s, uint64_t at, uint64_t bytes)
 {
 	struct arenas_sum *class = &s->used_classes[size_class(bytes)];
-	struct walk *w = s->w;
 
 	say(s, at, at + bytes, ARENAS_USED);
 	class->bytes += bytes;
 	class->count++;
-	if ((bytes == CACHE_WIDE || bytes == CACHE_NARROW) && w->caches.len < MOST_CACHES &&
-		vec_push(&w->caches, (struct cache_candidate){at + CHUNK_HEADER, bytes == CACHE_WIDE, s->piece->arena}))
-		w->failed = true;
+	note_cache(s, at, bytes);
 }
 
 /* malloc_trim() gives back the end of the main heap, and of others nothing. */

@@ -9,8 +9,13 @@
 
 #define MASK_SHIFT 12u
 #define MOST_UNSORTED 100000u
-#define CACHE_BINS 64u
-#define CACHE_MOST_BYTES (CACHE_BINS * 2 + CACHE_BINS * 8)
+#define CACHE_MOST_BYTES (CACHE_MOST_BINS * (2 + 8))
+
+const struct cache_layout cache_layouts[CACHE_LAYOUTS] = {
+	{0x250, 64, 1, false},
+	{0x290, 64, 2, false},
+	{0x300, 76, 2, true},
+};
 
 /* Of a link that may be masked: both readings, as the first that could be told shows. */
 static uint64_t follow(const struct walk *w, uint64_t stands_at, uint64_t link)
@@ -88,7 +93,7 @@ void walk_fast_bins(struct walk *w, uint32_t arena)
 {
 	uint64_t at = w->ret->list.data[arena].address + ARENA_FAST_AT(&w->layout);
 
-	for (uint32_t i = 0; i < FAST_BINS; i++)
+	for (uint32_t i = 0; i < w->layout.fast_bins; i++)
 		walk_fast_bin(w, arena, walk_word(w, at + 8 * i), CHUNK_LEAST + CHUNK_ALIGN * i);
 }
 
@@ -130,19 +135,34 @@ static bool walk_cache_list(struct walk *w, uint32_t arena, uint64_t memory, uin
 	return true;
 }
 
-/* What a block of that size holds, if it is a cache: the number and the first block of each list. */
-static bool read_cache(struct walk *w, const struct cache_candidate *c, uint32_t counts[CACHE_BINS],
-	uint64_t first[CACHE_BINS])
+/* Of counts of what is missing: a list that is empty misses all. */
+static void turn_round(uint32_t *counts, uint32_t bins)
 {
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < bins; i++)
+		most = counts[i] > most ? counts[i] : most;
+	for (uint32_t i = 0; i < bins; i++)
+		counts[i] = most - counts[i];
+}
+
+/* What a block of that size holds, if it is a cache: the number and the first block of each list. */
+static bool read_cache(struct walk *w, const struct cache_candidate *c, uint32_t counts[CACHE_MOST_BINS],
+	uint64_t first[CACHE_MOST_BINS])
+{
+	const struct cache_layout *l = &cache_layouts[c->layout];
 	uint8_t bytes[CACHE_MOST_BYTES];
-	size_t wide = c->wide ? 2 : 1;
 	uint64_t all = 0;
 
-	if (!walk_read(w, c->address, bytes, CACHE_BINS * (wide + 8)))
+	if (!walk_read(w, c->address, bytes, l->bins * (l->count_bytes + 8)))
 		return false;
-	for (size_t i = 0; i < CACHE_BINS; i++) {
-		counts[i] = c->wide ? (uint32_t)bytes[2 * i] | (uint32_t)bytes[2 * i + 1] << 8 : bytes[i];
-		memcpy(&first[i], bytes + CACHE_BINS * wide + 8 * i, sizeof(first[i]));
+	for (size_t i = 0; i < l->bins; i++) {
+		counts[i] = l->count_bytes == 2 ? (uint32_t)bytes[2 * i] | (uint32_t)bytes[2 * i + 1] << 8 : bytes[i];
+		memcpy(&first[i], bytes + l->bins * l->count_bytes + 8 * i, sizeof(first[i]));
+	}
+	if (l->missing)
+		turn_round(counts, l->bins);
+	for (size_t i = 0; i < l->bins; i++) {
 		if (!counts[i] != !first[i] || first[i] % CHUNK_ALIGN)
 			return false;
 		all += counts[i];
@@ -152,18 +172,19 @@ static bool read_cache(struct walk *w, const struct cache_candidate *c, uint32_t
 
 static void walk_cache(struct walk *w, const struct cache_candidate *c)
 {
-	uint32_t counts[CACHE_BINS];
-	uint64_t first[CACHE_BINS];
+	const struct cache_layout *l = &cache_layouts[c->layout];
+	uint32_t counts[CACHE_MOST_BINS];
+	uint64_t first[CACHE_MOST_BINS];
 
 	if (!read_cache(w, c, counts, first))
 		return;
-	for (uint32_t i = 0; i < CACHE_BINS; i++)
+	for (uint32_t i = 0; i < l->bins; i++)
 		if (counts[i] && !walk_cache_list(w, c->arena, first[i], CHUNK_LEAST + CHUNK_ALIGN * i, counts[i], false))
 			return;
-	for (uint32_t i = 0; i < CACHE_BINS; i++)
+	for (uint32_t i = 0; i < l->bins; i++)
 		if (counts[i])
 			walk_cache_list(w, c->arena, first[i], CHUNK_LEAST + CHUNK_ALIGN * i, counts[i], true);
-	move(w, c->arena, c->address - CHUNK_HEADER, c->wide ? 0x290 : 0x250, ARENAS_OWN);
+	move(w, c->arena, c->address - CHUNK_HEADER, l->block_bytes, ARENAS_OWN);
 	w->ret->thread_caches++;
 }
 

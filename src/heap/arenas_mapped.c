@@ -10,6 +10,9 @@
 #define MOST_PAGE 65536u
 #define MOST_BLOCKS (1u << 20)
 
+/* What the size leaves out at the end: nothing, or from 2.43 on the next block's header, which there is none of. */
+static const uint32_t left_out[] = {0, CHUNK_HEADER};
+
 static bool is_mapped_at(const uint8_t *page, uint64_t at, uint64_t page_bytes, uint64_t left, uint64_t *ret_bytes)
 {
 	uint64_t prev, size;
@@ -19,8 +22,14 @@ static bool is_mapped_at(const uint8_t *page, uint64_t at, uint64_t page_bytes, 
 	if (prev != at || (size & CHUNK_FLAGS) != CHUNK_MAPPED)
 		return false;
 	size &= ~(uint64_t)CHUNK_FLAGS;
-	*ret_bytes = at + size;
-	return size >= CHUNK_LEAST && size <= left && at + size <= left && !((at + size) % page_bytes);
+	if (size < CHUNK_LEAST || size > left)
+		return false;
+	for (size_t i = 0; i < sizeof(left_out) / sizeof(left_out[0]); i++) {
+		*ret_bytes = at + size + left_out[i];
+		if (*ret_bytes <= left && !(*ret_bytes % page_bytes))
+			return true;
+	}
+	return false;
 }
 
 /* How many bytes the block has that begins with this page; 0: none does. */

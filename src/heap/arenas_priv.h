@@ -2,12 +2,13 @@
 /*
  * Between the files of arenas.h, and the layouts. These are facts of glibc's malloc/malloc.c and malloc/arena.c:
  *
- *	struct malloc_state	2.17 to 2.26: mutex, flags (8 bytes); from 2.27 on have_fastchunks as well (16)
- *		then		fastbinsY[10], top, last_remainder, bins[254], binmap (16 bytes), next, next_free,
+ *	struct malloc_state	mutex, flags (8 bytes); 2.27 to 2.42 have_fastchunks as well (16)
+ *		then		fastbinsY[10] up to 2.42, top, last_remainder, bins[254], binmap (16 bytes), next, next_free,
  *				attached_threads (since 2.23), system_mem, max_system_mem
  *	struct _heap_info	ar_ptr, prev, size, mprotect_size; since 2.35 pagesize, padded to 48 bytes
  *	struct malloc_chunk	prev_size, size with three flags; of free ones fd, bk
- *	tcache_perthread_struct	2.26 to 2.29: 64 counts of 1 byte, 64 links; from 2.30 on counts of 2 bytes
+ *	tcache_perthread_struct	2.26 to 2.29: 64 counts of 1 byte, 64 links; from 2.30 on counts of 2 bytes; from 2.42
+ *				on 76 of each, and instead of what is in a list, what is not yet
  *	struct malloc_par	parameters[] in arenas_find.c
  */
 #ifndef SONDE_HEAP_ARENAS_PRIV_H
@@ -24,10 +25,10 @@
 #define CHUNK_FLAGS 7u
 #define FREE_CHUNK_HEAD 48u  /* of a free block: sizes and links, which malloc_trim() keeps */
 
-#define FAST_BINS 10u
+#define MOST_FAST_BINS 10u
 #define BINS 127u
 #define ARENA_FAST_AT(l) ((l)->header)
-#define ARENA_TOP_AT(l) ((l)->header + 8 * FAST_BINS)
+#define ARENA_TOP_AT(l) ((l)->header + 8 * (l)->fast_bins)
 #define ARENA_BINS_AT(l) (ARENA_TOP_AT(l) + 16)
 #define ARENA_BINMAP_AT(l) (ARENA_BINS_AT(l) + 16 * BINS)
 #define ARENA_NEXT_AT(l) (ARENA_BINMAP_AT(l) + 16)
@@ -41,6 +42,7 @@
 
 struct arenas_layout {
 	uint32_t header;  /* what stands before fastbinsY */
+	uint32_t fast_bins;
 	bool threads;     /* there is attached_threads */
 };
 
@@ -50,10 +52,18 @@ enum linking {
 	LINKS_MASKED, /* by where they stand */
 };
 
+struct cache_layout {
+	uint32_t block_bytes, bins, count_bytes;
+	bool missing; /* counts are of what is missing to a full list */
+};
+#define CACHE_LAYOUTS 3u
+#define CACHE_MOST_BINS 76u
+extern const struct cache_layout cache_layouts[CACHE_LAYOUTS];
+
 /* A tcache_perthread_struct, perhaps. */
 struct cache_candidate {
 	uint64_t address; /* of the block's memory */
-	bool wide;        /* counts of 2 bytes */
+	uint32_t layout;
 	uint32_t arena;
 };
 

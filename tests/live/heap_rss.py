@@ -102,10 +102,19 @@ for build in ("static", "static-pie", "stripped", "musl-static", "musl-dynamic")
     other_builds(build)
 
 
-def as_mallinfo(build, threads):
+def other_c_library(suite):
+    """How to start a program with the C library of another Debian suite, where tests of Python have unpacked that."""
+    root = os.path.expanduser("~/.cache/sonde-tests/pythons/%s/root/usr/lib/x86_64-linux-gnu" % suite)
+    loader = os.path.join(root, "ld-linux-x86-64.so.2")
+    if not os.path.exists(loader):
+        skip("the C library of %s is not here (tests/lib/pythons.py gets it)" % suite)
+    return [loader, "--library-path", root]
+
+
+def as_mallinfo(build, threads, suite=None):
     """A program that stands still: to the byte what its own allocator says."""
     def body():
-        command = [program("heap_known", build), str(threads)]
+        command = (other_c_library(suite) if suite else []) + [program("heap_known", build), str(threads)]
         child = start(command, ready=False)
         info = json.loads(child.stdout.readline())
         check(child.stdout.readline() == b"ready\n", "it is not ready")
@@ -130,7 +139,7 @@ def as_mallinfo(build, threads):
         inside = sum(got["kinds"]["heap_" + kind] for kind in ("used", "cached", "free", "top", "bookkeeping", "unseen"))
         check(0 < inside <= info["arena"] + 4096 * (threads + 1), "%d bytes of %d" % (inside, info["arena"]))
         check(got["kinds"]["heap_mapped"] >= 3 * 100000, "large blocks: %d" % got["kinds"]["heap_mapped"])
-    body.__name__ = "as_mallinfo_%s_%d" % (build.replace("-", "_"), threads)
+    body.__name__ = "as_mallinfo_%s_%d" % ((suite or build).replace("-", "_"), threads)
     test(body)
 
 
@@ -138,6 +147,8 @@ for build in ("gcc-O2", "static", "static-pie", "stripped"):
     as_mallinfo(build, 4)
 as_mallinfo("gcc-O2", 0)
 as_mallinfo("gcc-O2", 12)
+as_mallinfo("gcc-O2", 4, "trixie")
+as_mallinfo("gcc-O2", 4, "sid")
 
 
 # Ends up waiting, and says what CPython's allocator says of itself before.

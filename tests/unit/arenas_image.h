@@ -25,6 +25,7 @@
 struct image_version {
 	const char *name;
 	uint32_t header;      /* of malloc_state, before its fastbins */
+	uint32_t fast_bins;
 	bool threads;         /* attached_threads */
 	uint32_t heap_header; /* sizeof(heap_info) */
 	uint32_t cache;       /* bytes of a tcache_perthread_struct, 0: none */
@@ -34,14 +35,15 @@ struct image_version {
 };
 
 static const struct image_version image_versions[] = {
-	{"2.17", 8, false, 0x20, 0, false, 40, 56, true},
-	{"2.23", 8, true, 0x20, 0, false, 40, 56, true},
-	{"2.24", 8, true, 0x20, 0, false, 40, 56, false},
-	{"2.26", 8, true, 0x20, 576, false, 40, 56, false},
-	{"2.27", 16, true, 0x20, 576, false, 40, 56, false},
-	{"2.30", 16, true, 0x20, 640, false, 40, 56, false},
-	{"2.32", 16, true, 0x20, 640, true, 40, 56, false},
-	{"2.35", 16, true, 0x30, 640, true, 60, 80, false},
+	{"2.17", 8, 10, false, 0x20, 0, false, 40, 56, true},
+	{"2.23", 8, 10, true, 0x20, 0, false, 40, 56, true},
+	{"2.24", 8, 10, true, 0x20, 0, false, 40, 56, false},
+	{"2.26", 8, 10, true, 0x20, 576, false, 40, 56, false},
+	{"2.27", 16, 10, true, 0x20, 576, false, 40, 56, false},
+	{"2.30", 16, 10, true, 0x20, 640, false, 40, 56, false},
+	{"2.32", 16, 10, true, 0x20, 640, true, 40, 56, false},
+	{"2.35", 16, 10, true, 0x30, 640, true, 60, 80, false},
+	{"2.43", 8, 0, true, 0x30, 760, true, 68, 88, false},
 };
 #define IMAGE_VERSIONS (sizeof(image_versions) / sizeof(image_versions[0]))
 
@@ -180,14 +182,25 @@ static inline uint64_t image_link(const struct image *m, uint64_t stands_at, uin
 	return m->v->masked ? to ^ stands_at >> 12 : to;
 }
 
+static inline uint64_t image_top_at(const struct image_version *v)
+{
+	return v->header + 8 * v->fast_bins;
+}
+
+/* As a block. */
+static inline uint64_t image_cache_bytes(const struct image_version *v)
+{
+	return v->cache ? (v->cache + 8 + 15) & ~15ull : 0;
+}
+
 static inline uint64_t image_arena_end(const struct image *m)
 {
-	return m->v->header + 80 + 16 + 2032 + 16 + 16 + (m->v->threads ? 8 : 0) + 16;
+	return image_top_at(m->v) + 16 + 2032 + 16 + 16 + (m->v->threads ? 8 : 0) + 16;
 }
 
 static inline void image_arena(struct image *m, uint64_t a, uint64_t next, uint64_t top, uint64_t system)
 {
-	uint64_t at = a + m->v->header + 80;
+	uint64_t at = a + image_top_at(m->v);
 
 	image_put(m, at, top);
 	at += 16;
@@ -219,7 +232,7 @@ static inline uint64_t image_chunk(struct image *m, uint64_t at, uint64_t bytes,
 /* The only block in that bin (1: unsorted). */
 static inline void image_bin(struct image *m, uint64_t arena, uint32_t bin, uint64_t chunk)
 {
-	uint64_t bins = arena + m->v->header + 96, at = bins + (bin - 1) * 16, map = bins + 127 * 16 + bin / 32 * 4;
+	uint64_t bins = arena + image_top_at(m->v) + 16, at = bins + (bin - 1) * 16, map = bins + 127 * 16 + bin / 32 * 4;
 
 	image_put(m, chunk + 16, at - 16);
 	image_put(m, chunk + 24, at - 16);
@@ -232,9 +245,14 @@ static inline void image_bin(struct image *m, uint64_t arena, uint32_t bin, uint
 /* A cache with `count` blocks of 0x30 bytes, the first of which is at `chunk`, each 0x30 behind the other. */
 static inline void image_cache(struct image *m, uint64_t cache, uint64_t chunk, uint32_t count)
 {
-	uint64_t memory = cache + 16, first = memory + (m->v->cache - 512);
+	uint64_t memory = cache + 16, bins = m->v->cache == 760 ? 76 : 64, first = memory + (m->v->cache - bins * 8);
 
-	if (m->v->cache == 640)
+	/* Of 16 there may be in each list, as many are missing. */
+	for (uint64_t i = 0; i < 76 && m->v->cache == 760; i += 4)
+		image_put(m, memory + 2 * i, 0x0010001000100010ull - (i ? 0 : (uint64_t)count << 16));
+	if (m->v->cache == 760)
+		image_put(m, first + 8, chunk + 16);
+	else if (m->v->cache == 640)
 		image_put(m, memory, (uint64_t)count << 16);
 	else
 		image_put(m, memory, (uint64_t)count << 8);
@@ -253,7 +271,7 @@ static inline uint64_t image_blocks(struct image *m, uint64_t arena, uint64_t at
 
 	image_put(m, at + 8, image_get(m, at + 8) | 1);
 	if (m->v->cache)
-		at = image_chunk(m, at, m->v->cache + 16, true, other);
+		at = image_chunk(m, at, image_cache_bytes(m->v), true, other);
 	at = image_chunk(m, at, 0x40, true, other);
 	image_bin(m, arena, 8, at);
 	at = image_chunk(m, at, 0x80, false, other);
@@ -265,7 +283,8 @@ static inline uint64_t image_blocks(struct image *m, uint64_t arena, uint64_t at
 	fast = at;
 	at = image_chunk(m, at, 0x40, true, other);
 	at = image_chunk(m, at, 0x40, true, other);
-	image_put(m, arena + m->v->header + 2 * 8, fast);
+	if (m->v->fast_bins)
+		image_put(m, arena + m->v->header + 2 * 8, fast);
 	image_put(m, fast + 16, image_link(m, fast + 16, fast + 0x40));
 	image_put(m, fast + 0x40 + 16, image_link(m, fast + 0x40 + 16, 0));
 	at = image_chunk(m, at, 0x1010, true, other);
@@ -343,11 +362,11 @@ static inline bool image_make(struct image *m, const struct image_version *v)
 	image_parameters(m);
 	image_arena(m, m->main, HEAP_AT + v->heap_header, 0, BRK_BYTES);
 	top = image_blocks(m, m->main, BRK_AT, false);
-	image_put(m, m->main + v->header + 80, top);
+	image_put(m, m->main + image_top_at(v), top);
 	image_put(m, top + 8, (BRK_AT + BRK_BYTES - top) | 1);
 	image_other(m);
 	/* Two large blocks, the second aligned to 256. */
-	image_put(m, MAPPED_AT + 0x1000 + 8, 0x2000 | 2);
+	image_put(m, MAPPED_AT + 0x1000 + 8, (v->fast_bins ? 0x2000 : 0x1ff0) | 2);
 	image_put(m, MAPPED_AT + 0x3000 + 0xf0, 0xf0);
 	image_put(m, MAPPED_AT + 0x3000 + 0xf0 + 8, (0x3000 - 0xf0) | 2);
 	return true;

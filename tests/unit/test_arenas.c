@@ -5,6 +5,8 @@
 
 #include "test.h"
 
+#define NEWEST_WITH_FAST_BINS (IMAGE_VERSIONS - 2)
+
 static uint64_t sum_of_states(const struct arenas *a)
 {
 	uint64_t sum = 0;
@@ -16,8 +18,8 @@ static uint64_t sum_of_states(const struct arenas *a)
 
 static void layout_of(const struct image_version *v)
 {
-	bool cache = v->cache != 0;
-	uint64_t struct_bytes = cache ? v->cache + 16 : 0;
+	bool cache = v->cache != 0, fast = v->fast_bins != 0;
+	uint64_t struct_bytes = image_cache_bytes(v);
 	struct image m;
 	struct arenas a;
 
@@ -32,11 +34,12 @@ static void layout_of(const struct image_version *v)
 	check_u64(sum_of_states(&a), BRK_BYTES + 2 * HEAP_BYTES);
 	check(!a.states[ARENAS_UNSEEN].bytes && a.walks == 3 && !a.list.data[0].moved);
 	check(a.states[ARENAS_FREE].bytes == 2 * 0x2080 && a.states[ARENAS_FREE].count == 4);
-	check(a.states[ARENAS_FAST].bytes == 2 * 0x80 && a.states[ARENAS_FAST].count == 4);
+	check(a.states[ARENAS_FAST].bytes == (fast ? 2 * 0x80 : 0) && a.states[ARENAS_FAST].count == (fast ? 4 : 0));
 	check(a.states[ARENAS_CACHED].bytes == (cache ? 2 * 3 * 0x30 : 0));
 	check(a.thread_caches == (cache ? 2 : 0) && a.safe_linking == v->masked);
 	check_u64(a.unsorted_bytes, 2 * 0x2000);
-	check(a.list.data[0].states[ARENAS_USED].bytes == 0x40 + 0x20 + 0x1010 + 0x20 + (cache ? 0 : 3 * 0x30));
+	check_u64(a.list.data[0].states[ARENAS_USED].bytes,
+		0x40 + 0x20 + 0x1010 + 0x20 + (cache ? 0 : 3 * 0x30) + (fast ? 0 : 0x80));
 	check_u64(a.list.data[0].states[ARENAS_OWN].bytes, struct_bytes);
 	check(a.parameters && a.trim_threshold == 0x20000 && a.mmap_threshold == 0x21000 && a.first == BRK_AT);
 	check(a.mapped_said.bytes == 0x5000 && a.mapped_said.count == 2);
@@ -60,7 +63,7 @@ TEST(sizes_are_counted_by_class)
 	struct image m;
 	struct arenas a;
 
-	check(image_make(&m, &image_versions[IMAGE_VERSIONS - 1]));
+	check(image_make(&m, &image_versions[NEWEST_WITH_FAST_BINS]));
 	check(!image_walk(&m, &a, NULL));
 	check(a.free_classes[7].count == 2 && a.free_classes[7].bytes == 2 * 0x80);
 	check(a.free_classes[13].count == 2 && a.free_classes[13].bytes == 2 * 0x2000);
@@ -79,7 +82,7 @@ TEST(a_damaged_block_is_passed_over)
 	struct arenas a;
 	uint64_t at = BRK_AT + 0x290, bytes;
 
-	check(image_make(&m, &image_versions[IMAGE_VERSIONS - 1]));
+	check(image_make(&m, &image_versions[NEWEST_WITH_FAST_BINS]));
 	image_put(&m, at + 8, 0xdeadbeef00000000ull);
 	check(!image_walk(&m, &a, NULL));
 	bytes = a.list.data[0].states[ARENAS_UNSEEN].bytes;
@@ -98,7 +101,7 @@ TEST(a_cache_with_a_wrong_count_is_none)
 	struct image m;
 	struct arenas a;
 
-	check(image_make(&m, &image_versions[IMAGE_VERSIONS - 1]));
+	check(image_make(&m, &image_versions[NEWEST_WITH_FAST_BINS]));
 	image_put(&m, BRK_AT + 16, (uint64_t)4 << 16);
 	check(!image_walk(&m, &a, NULL));
 	check(a.thread_caches == 1 && a.states[ARENAS_CACHED].bytes == 3 * 0x30);
@@ -120,7 +123,7 @@ TEST(lists_in_circles)
 	image_put(&m, BRK_AT + 0x170 + 16, BRK_AT + 0x170);
 	check(!image_walk(&m, &a, NULL));
 	arenas_release(&a);
-	image_put(&m, m.other + m.v->header + 96 + 2032 + 16, m.other);
+	image_put(&m, m.other + image_top_at(m.v) + 16 + 2032 + 16, m.other);
 	check_u64(image_walk(&m, &a, NULL), -ENOENT);
 	image_release(&m);
 }
@@ -133,7 +136,7 @@ TEST(no_arena_no_heap)
 
 	check(image_make(&m, &image_versions[0]));
 	/* The last bin is never used. */
-	image_put(&m, m.main + m.v->header + 96 + 126 * 16, 0);
+	image_put(&m, m.main + image_top_at(m.v) + 16 + 126 * 16, 0);
 	check(image_walk(&m, &a, &err) == -ENOENT && err.text[0]);
 	image_release(&m);
 }
@@ -145,7 +148,7 @@ TEST(each_word_damaged)
 	struct image m;
 	struct arenas a;
 
-	check(image_make(&m, &image_versions[IMAGE_VERSIONS - 1]));
+	check(image_make(&m, &image_versions[NEWEST_WITH_FAST_BINS]));
 	for (uint64_t at = m.main; at < m.main + 2208; at += 8)
 		for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
 			uint64_t was = image_get(&m, at);
