@@ -338,6 +338,94 @@ def nothing_stays_open():
 
 
 @test
+def locking_all_memory_makes_none():
+    need_root()
+    with Collector("exact") as collector:
+        done = watched(collector, [program("allocations"), "lock"])
+        if done.returncode == 8:
+            skip("mlockall is not allowed here")
+        expect(done, 0)
+        check(len(collector.targets()) == 1, "it was not watched")
+        pages = int(done.stdout.split()[1])
+        check(pages * 4096 < 100 << 20, "%d pages are resident" % pages)
+
+
+MUSL = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void *run(void *a)
+{
+	for (int i = 0; i < 100; i++)
+		free(malloc(1000 + i));
+	return a;
+}
+
+int main(void)
+{
+	void *p = malloc(100001), *q = calloc(3, 5001), *r = aligned_alloc(64, 6400);
+	pthread_t thread;
+
+	p = realloc(p, 200001);
+	pthread_create(&thread, 0, run, 0);
+	pthread_join(thread, 0);
+	free(p);
+	free(q);
+	free(r);
+	return puts("done") < 0;
+}
+"""
+
+
+@test
+def musl_programs_are_seen():
+    need("musl-gcc")
+    with open(work("musl.c"), "w") as f:
+        f.write(MUSL)
+    built = run(["musl-gcc", "-O0", "-o", work("musl"), work("musl.c")])
+    check(built.returncode == 0, built.stderr)
+    with Collector("exact") as collector:
+        done = watched(collector, [work("musl")])
+        expect(done, 0)
+        target = only(collector)
+        sizes = collections.Counter(e.size for e in target.events() if e.type in ("alloc", "realloc_done"))
+        for size in [100001, 15003, 6400, 200001] + list(range(1000, 1100)):
+            check(sizes[size] == 1, "%d bytes were seen %d times" % (size, sizes[size]))
+        check(not any(target.lost().values()), "lost: %s" % target.lost())
+
+
+@test
+def other_allocators_come_after_it():
+    found = False
+    for name in ("libjemalloc.so.2", "libtcmalloc.so.4", "libmimalloc.so.2"):
+        path = "/usr/lib/x86_64-linux-gnu/" + name
+        if not os.path.exists(path):
+            print("not installed: %s" % name)
+            continue
+        found = True
+        env = dict(os.environ, LD_PRELOAD=path)
+        command = [PYTHON, "-c", "import json; print(len([bytes(i) for i in range(3000)]))"]
+        bare = run(command, env=env)
+        with Collector("exact", clock=1, chunks=30000) as collector:
+            done = watched(collector, command, env=env)
+            check((done.returncode, done.stdout) == (bare.returncode, bare.stdout), "%s: %s" % (name, done))
+            target = only(collector)
+            check(not any(target.lost().values()), "lost: %s" % target.lost())
+            live = {}
+            for event in target.ring(0):
+                if event.type == "alloc":
+                    check(event.address not in live, "%s: 0x%x is given out twice" % (name, event.address))
+                    live[event.address] = event.size
+                elif event.type in FREES + ("realloc",):
+                    live.pop(event.address, None)
+                elif event.type == "realloc_done" and event.address:
+                    live[event.address] = event.size
+    if not found:
+        skip("no other allocator is installed")
+
+
+@test
 def the_environment_is_passed_on():
     with Collector("exact") as collector:
         done = watched(collector, [PYTHON, "-c", "import os; print(os.environ['LD_PRELOAD']); print(os.environ['SONDE_HEAP'])"],

@@ -13,6 +13,7 @@ TAKEN = {"__errno_location", "clock_gettime", "getauxval", "environ", "dlsym", "
          "dl_iterate_phdr"}
 GIVEN = {"malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "posix_memalign", "aligned_alloc", "valloc",
          "pvalloc", "cfree", "free_sized", "free_aligned_sized", "malloc_usable_size", "dlopen", "dlmopen", "dlclose",
+         "mlockall",
          # For whoever attaches; what dlsym finds by being resolved.
          "sonde_heap_share", "sonde_heap_attach", "sonde_heap_detach", "sonde_heap_locked"}
 

@@ -87,6 +87,8 @@ SLOW void *calloc_slow(size_t count, size_t size)
 
 PRELOAD_EXPORT void *calloc(size_t count, size_t size)
 {
+	if (unlikely(real.nests))
+		return real.calloc(count, size);
 	/* What overflows costs something, and the slow half does not write it down. */
 	return unlikely(counts(count * size)) ? calloc_slow(count, size) : real.calloc(count, size);
 }

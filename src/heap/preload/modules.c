@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Code that comes and goes: the collector is told, so that it makes unwind tables for what is new.
+ * Code that comes and goes: the collector is told, so that it makes unwind tables for what is new. And what a program does
+ * to all of its memory, of which ours is a part.
  *
  * The loader looks at the address that called dlopen: names without a '/' are searched for on the caller's own path, and
  * $ORIGIN is the caller's. Such calls are told of before and then jumped to, so that the loader sees the program and
@@ -9,6 +10,7 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "heap/preload/clock.h"
 #include "heap/preload/got.h"
@@ -115,3 +117,16 @@ PRELOAD_EXPORT int dlclose(void *handle)
 OWN_ALIAS(dlopen);
 OWN_ALIAS(dlmopen);
 OWN_ALIAS(dlclose);
+
+/* Locking all there is would make pages of all that we have mapped, which is far more than we use: pages are locked when
+ * they are first used, those of the program too. */
+PRELOAD_EXPORT int mlockall(int flags)
+{
+	if (!real_ready(&thread) || !real.mlockall) {
+		errno = ENOSYS;
+		return -1;
+	}
+	if (on() && (flags & (MCL_CURRENT | MCL_FUTURE)))
+		flags |= MCL_ONFAULT;
+	return real.mlockall(flags);
+}

@@ -62,6 +62,8 @@ static void find_all(void)
 	*(void **)&real.dlopen = find("dlopen");
 	*(void **)&real.dlmopen = find("dlmopen");
 	*(void **)&real.dlclose = find("dlclose");
+	*(void **)&real.mlockall = find("mlockall");
+	real.nests = !find("gnu_get_libc_version");
 	__atomic_store_n((void **)&real.malloc, next, __ATOMIC_RELEASE);
 }
 

@@ -30,6 +30,8 @@ struct real {
 	void *(*dlopen)(const char *, int);
 	void *(*dlmopen)(long, const char *, int);
 	int (*dlclose)(void *);
+	int (*mlockall)(int);
+	bool nests; /* calloc calls malloc as programs do, and so is seen there (musl) */
 };
 extern struct real real;
 

@@ -9,6 +9,7 @@
  *	allocations exec                allocates, then becomes `allocations entries`
  *	allocations signals             a handler on a stack of its own allocates
  *	allocations ticks MS            allocates for so long; says how many rounds there were in each tenth
+ *	allocations lock                locks all of its memory, and says how much of it is there
  *	allocations leave               a block that stays, then _exit
  *	allocations sandbox MODE CMD... runs CMD where memfd_create (MODE memfd) or socket (MODE socket) fails
  */
@@ -24,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -241,6 +243,20 @@ static int ticks(uint64_t ms)
 	return 0;
 }
 
+static int lock(void)
+{
+	unsigned long pages = 0;
+	FILE *f;
+
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		return 8;
+	f = fopen("/proc/self/statm", "r");
+	if (!f || fscanf(f, "%*s %lu", &pages) != 1)
+		return 1;
+	printf("resident %lu\n", pages);
+	return 0;
+}
+
 static int sandbox(const char *mode, char **command)
 {
 	uint32_t number = !strcmp(mode, "memfd") ? SYS_memfd_create : SYS_socket;
@@ -278,6 +294,8 @@ int main(int argc, char **argv)
 		return signals();
 	if (!strcmp(what, "ticks") && argc > 2)
 		return ticks(strtoull(argv[2], NULL, 10));
+	if (!strcmp(what, "lock"))
+		return lock();
 	if (!strcmp(what, "leave")) {
 		got(malloc(600001), 600001);
 		_exit(0);
