@@ -6,7 +6,6 @@
 #include "heap/collect_priv.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,6 +177,7 @@ void heap_collector_free(struct heap_collector *c)
 	heap_model_free(c->model);
 	hello_free(c->hello);
 	vec_release(&c->modules);
+	vec_release(&c->unseen);
 	if (c->epoll_fd >= 0)
 		close(c->epoll_fd);
 	free(c);
@@ -315,6 +315,7 @@ static void write_moment(struct heap_collector *c, uint64_t now_ns)
 		if (c->watched[i]) {
 			collect_losses(c, c->watched[i]);
 			collect_threads(c, c->watched[i], now_ns);
+			collect_unseen(c, c->watched[i], now_ns);
 		}
 	heap_model_write(c->model, c->writer, now_ns, resident_bytes(c), false);
 	c->moment_ns = now_ns + longer(MOMENT_NS, now_ns - c->start_ns, MOMENT_PART);
@@ -421,18 +422,6 @@ void heap_collector_finish(struct heap_collector *c)
 			collect_threads(c, c->watched[i], now);
 		}
 	heap_model_write(c->model, c->writer, now, resident_bytes(c), true);
-}
-
-unsigned heap_collector_alive(const struct heap_collector *c)
-{
-	unsigned alive = 0;
-
-	for (uint32_t i = 0; i < c->slots; i++) {
-		struct pollfd p = {.fd = c->watched[i] ? c->watched[i]->pid_fd : -1, .events = POLLIN};
-
-		alive += p.fd >= 0 && !poll(&p, 1, 0);
-	}
-	return alive;
 }
 
 void heap_collector_stats(const struct heap_collector *c, struct heap_collect_stats *ret)

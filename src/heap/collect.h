@@ -63,12 +63,9 @@ struct heap_collect_stats {
 	uint64_t rings_abandoned;
 	uint64_t rate;           /* now */
 	uint64_t raw_stacks;     /* that were walked here */
-	unsigned uncovered;      /* processes with an allocator of their own */
+	unsigned uncovered;      /* processes of which not everything is seen */
 };
 void heap_collector_stats(const struct heap_collector *c, struct heap_collect_stats *ret);
-
-/* How many watched processes run, now. */
-unsigned heap_collector_alive(const struct heap_collector *c);
 
 const struct heap_model *heap_collector_model(const struct heap_collector *c);
 

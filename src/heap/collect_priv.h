@@ -37,6 +37,7 @@ struct heap_collector {
 	uint64_t rate, rate_ns;                  /* the one that is chosen now, and when to choose again */
 	uint64_t rate_samples, rate_cpu_ns;      /* when it was chosen */
 	bool changed;                            /* since the last point */
+	VEC(pid_t) unseen;                       /* children that took no library, and were told */
 	VEC(struct heap_tables_module) modules;  /* of the process that is looked at */
 	struct heap_collect_stats stats;
 };
@@ -58,6 +59,9 @@ void collect_modules(struct heap_collector *c, struct watched *w, uint64_t ns);
 
 /* Looks for threads that are gone, and what those that are there are called now. */
 void collect_threads(struct heap_collector *c, struct watched *w, uint64_t now_ns);
+
+/* Looks for children that cannot be watched, and tells of them. */
+void collect_unseen(struct heap_collector *c, const struct watched *w, uint64_t now_ns);
 
 /* What was lost since it was told last. */
 void collect_losses(struct heap_collector *c, struct watched *w);

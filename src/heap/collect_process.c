@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "heap/cover.h"
+#include "os/children.h"
 #include "os/proc.h"
 
 /* A program waits for its first tables, SHARE_WAIT_START_MS at most; what is not done by then comes later. */
@@ -256,6 +257,56 @@ void collect_end(struct heap_collector *c, struct watched *w, bool exec, uint64_
 	if (!exec)
 		session_exited(c->session, w->pid, w->pid, now_ns);
 	free_watched(c, w);
+}
+
+/* ---- children that say no hello ---- */
+
+#define MOST_UNSEEN 1024u
+
+static bool is_known(struct heap_collector *c, pid_t pid)
+{
+	vec_each(&c->unseen, it)
+		if (*it == pid)
+			return true;
+	return collect_find(c, pid);
+}
+
+static void look_at_child(struct heap_collector *c, pid_t pid, uint64_t now_ns)
+{
+	struct heap_cover cover;
+	char exe[48];
+
+	snprintf(exe, sizeof(exe), "/proc/%d/exe", (int)pid);
+	heap_cover_file(exe, &cover);
+	/* Else it has not allocated anything yet, or changed its environment. */
+	if (cover.kind != HEAP_NOT_PRELOADED || vec_push(&c->unseen, pid))
+		return;
+
+	struct record_heap record = {
+		.time_ns = now_ns,
+		.rate = c->rate,
+		.pid = (uint32_t)pid,
+		.precision = (uint8_t)c->options.precision,
+		.how = HEAP_LAUNCHED,
+		.allocator = CAPTURE_NONE,
+		.uncovered = capture_string(c->writer, cover.words),
+	};
+	session_adopt(c->session, pid, NULL);
+	capture_record(c->writer, RECORD_HEAP, &record, sizeof(record));
+	c->stats.uncovered++;
+}
+
+void collect_unseen(struct heap_collector *c, const struct watched *w, uint64_t now_ns)
+{
+	struct pid_vec children = {0};
+
+	if (c->options.only_pid || c->unseen.len >= MOST_UNSEEN)
+		return;
+	if (!proc_children(w->pid, 0, &children, NULL))
+		vec_each(&children, pid)
+			if (!is_known(c, *pid))
+				look_at_child(c, *pid, now_ns);
+	vec_release(&children);
 }
 
 /* ---- threads ---- */

@@ -6,6 +6,8 @@
 #ifndef SONDE_HEAP_LIBRARY_H
 #define SONDE_HEAP_LIBRARY_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 struct heap_library;
@@ -15,10 +17,14 @@ int heap_library_new(struct heap_library **ret, struct err *err);
 /* Its path, without spaces and colons, which would end it in LD_PRELOAD. */
 const char *heap_library_path(const struct heap_library *l);
 
+/* Whether a process that we may look at has that path in its environment: it, or what it starts, may still load it. */
+bool heap_library_in_use(const char *path);
+
 /* Removes the file and its directory. */
 void heap_library_free(struct heap_library *l);
 
-/* The same, and both stay: programs that live on may start others, which look for it. */
+/* Both stay: programs that live on may start others, which look for it. Whoever comes later removes them when nobody does any
+ * more. */
 void heap_library_leave(struct heap_library *l);
 
 #endif

@@ -181,6 +181,49 @@ def what_cannot_be_seen_is_said_before_it_starts():
 
 
 @test
+def children_that_cannot_be_seen_are_told():
+    path = work("out.sonde")
+    done = sonde("heap", "-o", path, "--", "sh", "-c",
+                 program("heap_truth", "static") + " loop 1000000 & sleep 2.5; kill $!; wait", timeout=60)
+    check("1 process could not be seen" in done.stderr.decode(), done.stderr.decode())
+    words = [p.get("uncovered", "") for p in heap_of(path)["processes"]]
+    check(any("statically linked" in w for w in words), str(words))
+
+
+@test
+def an_allocator_in_the_program_is_told():
+    source = work("own.c")
+    with open(source, "w") as f:
+        f.write("#include <stdlib.h>\nstatic char pool[1 << 20]; static size_t at;\n"
+                "void *malloc(size_t n) { void *p = pool + at; at += (n + 15) & ~15ul; return p; }\n"
+                "void free(void *p) { (void)p; }\n"
+                "int main(void) { volatile char *p = malloc(100); p[0] = 3; return p[0]; }\n")
+    check(run(["gcc", "-fno-builtin", "-o", work("own"), source]).returncode == 0, "no compiler")
+    path = work("out.sonde")
+    expect(sonde("heap", "-o", path, "--", work("own")), 3, "an allocator of its own")
+    check("allocator of its own" in heap_of(path)["processes"][0].get("uncovered", ""), "the recording does not say so")
+
+
+@test
+def what_is_started_later_finds_the_library():
+    """A program of the background that starts another one when we have ended."""
+    out = open(work("words"), "w+b")
+    done = run([SONDE, "heap", "-o", work("out.sonde"), "--", "sh", "-c",
+                '(sleep 1; echo "$LD_PRELOAD"; /bin/true; echo done) >%s 2>&1 &' % work("words")])
+    expect(done, 0, "stays")
+    end = time.monotonic() + 20
+    words = b""
+    while b"done" not in words and time.monotonic() < end:
+        time.sleep(0.1)
+        out.seek(0)
+        words = out.read()
+    lines = words.decode().splitlines()
+    check(len(lines) == 2 and lines[1] == "done", repr(words))
+    out.close()
+    shutil.rmtree(os.path.dirname(lines[0]))
+
+
+@test
 def preloads_of_the_user_stay():
     done = sonde("heap", "-q", "-o", work("x"), "--", "sh", "-c", 'echo "$LD_PRELOAD"',
                  env=dict(os.environ, LD_PRELOAD="libm.so.6"))

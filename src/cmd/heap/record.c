@@ -109,8 +109,6 @@ static int check(struct heap_recording *r)
 
 static void release(struct heap_recording *r)
 {
-	unsigned alive = r->collector ? heap_collector_alive(r->collector) : 0;
-
 	heap_collector_free(r->collector);
 	session_free(r->session);
 	capture_writer_abandon(r->writer);
@@ -119,7 +117,7 @@ static void release(struct heap_recording *r)
 	if (r->signal_fd >= 0)
 		close(r->signal_fd);
 	/* Who lives on may start programs that look for it. */
-	if (alive && r->library) {
+	if (r->library && heap_library_in_use(heap_library_path(r->library))) {
 		if (!r->args->quiet)
 			cmd_note(NAME, "%s stays: processes that still run have it in LD_PRELOAD",
 				heap_library_path(r->library));

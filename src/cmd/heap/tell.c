@@ -70,6 +70,11 @@ static void tell_losses(const struct heap_recording *r)
 		if (count)
 			fprintf(stderr, "  %llu %s\n", (unsigned long long)count, losses[i].words);
 	}
+	unsigned unseen = r->stats.uncovered - (r->cover.kind == HEAP_OWN_ALLOCATOR && r->stats.uncovered);
+
+	if (unseen)
+		fprintf(stderr, "  %u process%s could not be seen, or not wholly: sonde report says which and why\n", unseen,
+			unseen == 1 ? "" : "es");
 	if (r->stats.rings_abandoned)
 		fprintf(stderr, "  what %llu threads wrote made no sense: the rest of it is missing\n",
 			(unsigned long long)r->stats.rings_abandoned);
@@ -131,7 +136,8 @@ static void tell_spots(const struct heap_recording *r)
 		profile_load(r->args->output, &(struct profile_load_options){0}, &p, NULL))
 		return;
 	if (p->heap && !heap_spots_build(p, order, &spots, NULL)) {
-		fprintf(stderr, "%s\n", words[order]);
+		if (spots.spots.len && heap_measure(&spots.spots.data[0].sum, order) > 0)
+			fprintf(stderr, "%s\n", words[order]);
 		for (size_t i = 0; i < spots.spots.len && i < SPOTS; i++)
 			if (heap_measure(&spots.spots.data[i].sum, order) > 0)
 				tell_spot(p, &spots.spots.data[i], order);
