@@ -63,7 +63,8 @@ enum tables_kind {
 	TABLES_FP = 2,     /* CFA = frame pointer + offset */
 	TABLES_BOTTOM = 3, /* nothing called this */
 	TABLES_SIGNAL = 4, /* the kernel's signal frame is on top of the stack */
-	TABLES_FP_AT = 5,  /* CFA = the word at frame pointer + offset; where the caller's is counts from there as well */
+	TABLES_FP_AT = 5,  /* CFA = the word at frame pointer + offset; the caller's frame pointer is saved at this one
+			    * + 8 * what bits 48..63 say, 0 as well */
 };
 
 #define TABLES_FP_LOST INT16_MIN

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Builds base, unwind and python for aarch64, and runs on an emulated processor every unit test that needs
+# Builds base, unwind, python and what of heap walks for aarch64, and runs on an emulated processor every unit test that needs
 # nothing else.
 cd "$(dirname "$0")/../.." || exit 1
 cc=aarch64-linux-gnu-gcc
@@ -18,14 +18,15 @@ for tool in $cc $emulator; do
 	fi
 done
 
-# Only base/, unwind/ and python/ among the quoted includes of the test.
+# Only base/, unwind/, python/ and walks of heap/ among the quoted includes of the test.
 portable() {
-	! grep '^#include "' "$1" | grep -vqE '"(base/|unwind/|python/|alloc_fail\.h|python_image\.h|test\.h|walk_world\.h|unit/test\.h)'
+	! grep '^#include "' "$1" | grep -vqE '"(base/|unwind/|python/|heap/table|heap/preload/walk\.h|cfi_bytes\.h|alloc_fail\.h|python_image\.h|test\.h|walk_world\.h|unit/test\.h)'
 }
 
 rm -rf "$out/objects" "$out/all.a"
 mkdir -p "$out/objects"
-for source in src/base/*.c src/unwind/*.c src/python/*.c; do
+for source in src/base/*.c src/unwind/*.c src/python/*.c src/heap/table*.c \
+	src/heap/preload/nodes.c src/heap/preload/readable.c src/heap/preload/walk.c; do
 	if ! $cc $flags -c -o "$out/objects/$(echo "$source" | tr / -).o" "$source"; then
 		echo "FAIL $source: it does not compile"
 		exit 1

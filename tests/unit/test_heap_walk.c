@@ -176,7 +176,7 @@ static uint64_t draw(uint64_t below)
 static volatile uint64_t sink;
 typedef void (*function)(unsigned depth);
 static function functions[];
-#define FUNCTIONS 9
+#define FUNCTIONS 10
 
 /* Calls more functions of its own level, each of which may walk. */
 static void wander(unsigned depth)
@@ -244,6 +244,27 @@ __attribute__((noinline)) static void many_arguments(
 	sink += a + b + c + d + e + f + g + h;
 }
 
+/* The frame is found through a word on the stack: the compiler aligns it and still has to find its arguments. */
+__attribute__((noinline)) static void aligned_with_arguments(
+	unsigned depth, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g)
+{
+	volatile uint64_t room[8] __attribute__((aligned(64)));
+	volatile uint8_t *more = (volatile uint8_t *)__builtin_alloca(16 + depth);
+
+	room[0] = a;
+	more[0] = 1;
+	wander(depth);
+	room[1] = b + c + d + e + f + g + more[0];
+	wander(depth ? depth - 1 : 0);
+	sink += g + room[1];
+}
+
+__attribute__((noinline)) static void realigned(unsigned depth)
+{
+	aligned_with_arguments(depth, sink, 1, 2, 3, 4, sink + 5, sink + 6);
+	sink++;
+}
+
 __attribute__((noinline)) static void pushes_arguments(unsigned depth)
 {
 	many_arguments(depth, sink, 2, 3, 4, 5, sink, sink + 1, sink + 2);
@@ -305,7 +326,7 @@ __attribute__((noinline, optimize("no-omit-frame-pointer"))) static void keeps_f
 }
 
 static function functions[FUNCTIONS] = {plain, many_registers, moving_stack, large_frame, aligned_frame,
-	pushes_arguments, through_libc, jumped_over, keeps_frame_pointer};
+	pushes_arguments, through_libc, jumped_over, keeps_frame_pointer, realigned};
 
 /* Random stacks fill the tree of nodes, which real ones do not. */
 static void empty_tree(void)

@@ -240,15 +240,16 @@ static bool take_fp(
 	return read_word(w, slot, &next->fp);
 }
 
-/* The caller by a rule whose CFA is known; frame pointers that are not kept count from `fp_base`. */
-static enum step step_to(struct walk *w, const struct walk_fresh *now, struct walk_fresh *next, uint64_t cfa, uint64_t fp_base)
+/* The caller by a rule whose CFA is known. `saved`: as the rule says of frame pointers; that is at `fp_slot`. */
+static enum step step_to(struct walk *w, const struct walk_fresh *now, struct walk_fresh *next, uint64_t cfa,
+	int64_t saved, uint64_t fp_slot)
 {
 	uint64_t rule = now->rule, word, slot = cfa + (uint64_t)(8 * TABLES_RA(rule));
 
 	/* Only a frame that has not called anything may have put nothing on the stack. */
 	if (cfa < now->sp || (cfa == now->sp && !(now->flags & WALK_EXACT)))
 		return STEP_LOST;
-	if (!take_fp(w, now, next, TABLES_FP_SAVED(rule), fp_base + (uint64_t)(8 * TABLES_FP_SAVED(rule))))
+	if (!take_fp(w, now, next, saved, fp_slot))
 		return STEP_LOST;
 	next->sp = cfa;
 	if (!TABLES_RA(rule))
@@ -263,7 +264,8 @@ static enum step step_realigned(struct walk *w, const struct walk_fresh *now, st
 
 	if (!read_word(w, now->fp + (uint64_t)TABLES_OFFSET(now->rule), &cfa))
 		return STEP_LOST;
-	step = step_to(w, now, next, cfa, now->fp);
+	/* It is always saved, mostly at its own address. */
+	step = step_to(w, now, next, cfa, 1, now->fp + (uint64_t)(8 * TABLES_FP_SAVED(now->rule)));
 	return step == STEP_DONE ? arrive_unsure(w, next, next->pc_word) : step;
 }
 
@@ -271,11 +273,13 @@ static enum step step_realigned(struct walk *w, const struct walk_fresh *now, st
 static __attribute__((noinline)) enum step step_general(
 	struct walk *w, const struct walk_fresh *now, struct walk_fresh *next)
 {
-	uint64_t rule = now->rule, offset = (uint64_t)TABLES_OFFSET(rule);
+	uint64_t rule = now->rule, cfa;
+	int64_t saved = TABLES_FP_SAVED(rule);
 
 	switch (TABLES_KIND(rule)) {
 	case TABLES_SP:
-		return step_to(w, now, next, now->sp + offset, now->sp + offset);
+		cfa = now->sp + (uint64_t)TABLES_OFFSET(rule);
+		return step_to(w, now, next, cfa, saved, cfa + (uint64_t)(8 * saved));
 	case TABLES_BOTTOM:
 		return STEP_BOTTOM;
 	case TABLES_SIGNAL:
@@ -286,7 +290,8 @@ static __attribute__((noinline)) enum step step_general(
 			return STEP_LOST;
 		if (TABLES_KIND(rule) == TABLES_FP_AT)
 			return step_realigned(w, now, next);
-		return step_to(w, now, next, now->fp + offset, now->fp + offset);
+		cfa = now->fp + (uint64_t)TABLES_OFFSET(rule);
+		return step_to(w, now, next, cfa, saved, cfa + (uint64_t)(8 * saved));
 	default:
 		return STEP_LOST;
 	}
