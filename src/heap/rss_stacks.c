@@ -11,14 +11,21 @@
 #include "os/thread_wait.h"
 
 #define BLOCK_BYTES 16384u   /* the thread's block is within so much of the upper end */
-#define STEP 16u
+#define STEP 8u
 
 /* struct pthread of glibc on x86-64 (nptl/descr.h: header, list, tid), and of musl (src/internal/pthread_impl.h): where the
  * thread's number is; its first word points at itself. */
 static const uint32_t tid_at[] = {0x2d0, 0x30};
 
-/* What the block holds must be within the bytes that were read. */
-#define BLOCK_LEAST (0x2d0u + 4)
+#define BLOCK_SIZE 0x900u    /* of that of glibc, which is the longer one */
+#define BLOCK_OVERLAP 1024u  /* what is known of a block stands within so much */
+#define MOST_STACK_BYTES ((uint64_t)64 << 20)
+#define PAGE 4096u
+#if defined(__x86_64__)
+#define HAVE_BLOCKS true
+#else
+#define HAVE_BLOCKS false
+#endif
 
 struct thread {
 	pid_t tid, inner; /* inner: as the process knows it */
@@ -72,26 +79,38 @@ static struct thread *thread_of(struct search *s, uint32_t inner)
 	return NULL;
 }
 
-/* In the bytes that stand at `address`. */
+/* Whose block it is that stands at `at`, NULL: it is none. */
+static struct thread *whose_block(struct search *s, const uint8_t *bytes, size_t len, uint64_t address, size_t at)
+{
+	uint64_t self;
+
+	memcpy(&self, bytes + at, sizeof(self));
+	for (size_t i = 0; self == address + at && i < sizeof(tid_at) / sizeof(tid_at[0]); i++) {
+		struct thread *t;
+		uint32_t tid;
+
+		if (len - at < tid_at[i] + sizeof(tid))
+			continue;
+		memcpy(&tid, bytes + at + tid_at[i], sizeof(tid));
+		t = thread_of(s, tid);
+		if (t)
+			return t;
+	}
+	return NULL;
+}
+
+/* In the bytes that stand at `address`, the last one. */
 static struct thread *find_block(struct search *s, const uint8_t *bytes, size_t len, uint64_t address, uint64_t *ret_at)
 {
-	for (size_t at = len < BLOCK_LEAST ? 0 : len - BLOCK_LEAST; len >= BLOCK_LEAST; at -= STEP) {
-		uint64_t self;
+	for (size_t at = len / STEP * STEP; at >= STEP;) {
+		struct thread *t;
 
-		at -= at % STEP;
-		memcpy(&self, bytes + at, sizeof(self));
-		for (size_t i = 0; self == address + at && i < sizeof(tid_at) / sizeof(tid_at[0]); i++) {
-			uint32_t tid;
-			struct thread *t;
-
-			memcpy(&tid, bytes + at + tid_at[i], sizeof(tid));
-			t = thread_of(s, tid);
+		at -= STEP;
+		t = whose_block(s, bytes, len, address, at);
+		if (t) {
 			*ret_at = address + at;
-			if (t)
-				return t;
+			return t;
 		}
-		if (at < STEP)
-			break;
 	}
 	return NULL;
 }
@@ -109,16 +128,44 @@ static struct thread *block_in(struct search *s, const struct rss_mapping *m, ui
 
 /* ---- all threads ---- */
 
+/*
+ * Where the stack ends whose thread is at `sp`: behind its block, 0: there is none. Mostly the block is at the end of the
+ * mapping; where that was joined with its neighbour it is found from `sp` on.
+ */
+static uint64_t stack_end(struct search *s, const struct thread *t, const struct rss_mapping *m, uint64_t sp)
+{
+	uint64_t most = m->m.end - sp < MOST_STACK_BYTES ? m->m.end : sp + MOST_STACK_BYTES, at = 0;
+	uint8_t bytes[BLOCK_BYTES];
+
+	if (block_in(s, m, &at) == t)
+		return m->m.end;
+	for (uint64_t from = sp & ~(uint64_t)(STEP - 1); from < most; from += BLOCK_BYTES - BLOCK_OVERLAP) {
+		size_t len = most - from < BLOCK_BYTES ? most - from : BLOCK_BYTES;
+
+		if (rss_read(s->w, from, bytes, len) < len)
+			return 0;
+		if (find_block(s, bytes, len, from, &at) == t) {
+			at = (at + BLOCK_SIZE + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+			return at < m->m.end ? at : m->m.end;
+		}
+	}
+	return 0;
+}
+
 static void by_stack_pointer(struct search *s, struct thread *t)
 {
 	struct thread_wait wait;
 	struct rss_mapping *m;
+	uint64_t end;
 
 	if (thread_wait_read(s->w->reader, t->tid, &wait, NULL) || !wait.blocked || !wait.sp)
 		return;
 	m = rss_mapping_at(s->w, wait.sp);
-	if (m && is_stack(s->w, m) && !m->taken)
-		add_stack(s, t, m, wait.sp, m->m.end);
+	if (!m || !is_stack(s->w, m) || m->taken)
+		return;
+	end = m->grows_down || !HAVE_BLOCKS ? m->m.end : stack_end(s, t, m, wait.sp);
+	if (end)
+		add_stack(s, t, m, wait.sp, end);
 }
 
 static void by_block(struct search *s)
