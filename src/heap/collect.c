@@ -70,6 +70,28 @@ static bool has_stack(uint32_t type)
 		type == SHARE_REALLOC_DONE || type == SHARE_CALL;
 }
 
+static bool records_time(const struct heap_collector *c)
+{
+	return c->options.precision == HEAP_CALLS && c->options.share_options & SHARE_OPTION_TIMES;
+}
+
+static void write_time(struct heap_collector *c, struct watched *w, const struct heap_event *e)
+{
+	bool raw = e->more && e->more->raw;
+	struct record_sample record = {
+		.time_ns = e->time_ns,
+		.weight = e->more ? e->more->cpu_ns : 0,
+		.pid = (uint32_t)w->pid,
+		.tid = (uint32_t)collect_tid(w, e->tid),
+		.stack = collect_stack(c, w, e),
+		.end = !raw && collect_is_cut(c, w, e) ? UNWIND_TRUNCATED : UNWIND_ROOT,
+	};
+
+	capture_record(c->writer, RECORD_SAMPLE, &record, sizeof(record));
+	c->stats.time_samples++;
+	c->stats.time_ns += record.weight;
+}
+
 static void take(struct heap_collector *c, struct watched *w, const struct heap_event *e)
 {
 	uint64_t gone;
@@ -80,6 +102,11 @@ static void take(struct heap_collector *c, struct watched *w, const struct heap_
 	}
 	if (e->type == SHARE_MODULES) {
 		session_read_maps(c->session, w->pid, NULL);
+		return;
+	}
+	if (records_time(c)) {
+		if (e->type == SHARE_CALL)
+			write_time(c, w, e);
 		return;
 	}
 	if (w->own_pid == w->pid) {
@@ -93,6 +120,11 @@ static void take(struct heap_collector *c, struct watched *w, const struct heap_
 	}
 	if (gone)
 		heap_readers_unfilter(c->readers, e->process, gone);
+}
+
+bool collect_of_memory(const struct heap_collector *c)
+{
+	return !records_time(c);
 }
 
 static void take_events(void *ctx, const struct heap_event *events, size_t count)
@@ -317,7 +349,8 @@ static void write_moment(struct heap_collector *c, uint64_t now_ns)
 			collect_threads(c, c->watched[i], now_ns);
 			collect_unseen(c, c->watched[i], now_ns);
 		}
-	heap_model_write(c->model, c->writer, now_ns, resident_bytes(c), false);
+	if (!records_time(c))
+		heap_model_write(c->model, c->writer, now_ns, resident_bytes(c), false);
 	c->moment_ns = now_ns + longer(MOMENT_NS, now_ns - c->start_ns, MOMENT_PART);
 }
 
@@ -325,6 +358,8 @@ static void write_numbers(struct heap_collector *c, uint64_t now_ns)
 {
 	if (now_ns >= c->moment_ns)
 		write_moment(c, now_ns);
+	else if (records_time(c))
+		return;
 	else if (now_ns >= c->point_ns && c->changed)
 		heap_model_point(c->model, c->writer, now_ns, resident_bytes(c));
 	else
@@ -421,7 +456,8 @@ void heap_collector_finish(struct heap_collector *c)
 			collect_losses(c, c->watched[i]);
 			collect_threads(c, c->watched[i], now);
 		}
-	heap_model_write(c->model, c->writer, now, resident_bytes(c), true);
+	if (!records_time(c))
+		heap_model_write(c->model, c->writer, now, resident_bytes(c), true);
 }
 
 void heap_collector_stats(const struct heap_collector *c, struct heap_collect_stats *ret)

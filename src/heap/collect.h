@@ -27,7 +27,9 @@ struct heap_collector;
 struct heap_collect_options {
 	enum heap_precision precision;
 	uint64_t rate;          /* bytes or calls; 0: exact */
-	uint64_t share_options; /* SHARE_OPTION_... */
+	/* SHARE_OPTION_...; with SHARE_OPTION_TIMES and HEAP_CALLS the recording is one of CPU time: a sample for each sampled
+	 * call, of the time that its thread has run since the one before; and nothing is said of memory. */
+	uint64_t share_options;
 	struct heap_rate_wish wish; /* HEAP_SAMPLED: the rate is changed for that, from `rate` on */
 	pid_t only_pid;         /* this process alone, not those that it starts; 0: all that say hello */
 };
@@ -62,6 +64,7 @@ struct heap_collect_stats {
 	uint64_t bytes;          /* of events that were read */
 	uint64_t rings_abandoned;
 	uint64_t rate;           /* now */
+	uint64_t time_samples, time_ns; /* with SHARE_OPTION_TIMES */
 	uint64_t raw_stacks;     /* that were walked here */
 	unsigned uncovered;      /* processes of which not everything is seen */
 };

@@ -45,6 +45,9 @@ struct heap_collector {
 /* collect_stacks.c: the stack of an event in the recording; CAPTURE_NONE: it has none. */
 uint32_t collect_stack(struct heap_collector *c, struct watched *w, const struct heap_event *e);
 
+/* Whether callers of its outermost frame are missing. */
+bool collect_is_cut(struct heap_collector *c, const struct watched *w, const struct heap_event *e);
+
 /* A thread as we see it. */
 pid_t collect_tid(struct watched *w, uint32_t tid);
 
@@ -66,7 +69,10 @@ void collect_unseen(struct heap_collector *c, const struct watched *w, uint64_t 
 /* What was lost since it was told last. */
 void collect_losses(struct heap_collector *c, struct watched *w);
 
-/* collect.c: reads all that is there. */
+/* collect.c: whether the recording is one of memory, not of time. */
+bool collect_of_memory(const struct heap_collector *c);
+
+/* Reads all that is there. */
 void collect_drain(struct heap_collector *c);
 
 #endif

@@ -136,7 +136,8 @@ static void write_heap(struct heap_collector *c, const struct watched *w, const 
 		.allocator = capture_string(c->writer, who->allocator.path[0] ? who->allocator.path : NULL),
 		.uncovered = capture_string(c->writer, cover.kind == HEAP_OWN_ALLOCATOR ? cover.words : NULL),
 	};
-	capture_record(c->writer, RECORD_HEAP, &record, sizeof(record));
+	if (collect_of_memory(c))
+		capture_record(c->writer, RECORD_HEAP, &record, sizeof(record));
 	c->stats.uncovered += cover.kind == HEAP_OWN_ALLOCATOR;
 }
 
@@ -253,7 +254,7 @@ void collect_losses(struct heap_collector *c, struct watched *w)
 void collect_end(struct heap_collector *c, struct watched *w, bool exec, uint64_t now_ns)
 {
 	collect_losses(c, w);
-	heap_model_process_ended(c->model, c->writer, w->number, now_ns);
+	heap_model_process_ended(c->model, collect_of_memory(c) ? c->writer : NULL, w->number, now_ns);
 	if (!exec)
 		session_exited(c->session, w->pid, w->pid, now_ns);
 	free_watched(c, w);
@@ -292,7 +293,8 @@ static void look_at_child(struct heap_collector *c, pid_t pid, uint64_t now_ns)
 		.uncovered = capture_string(c->writer, cover.words),
 	};
 	session_adopt(c->session, pid, NULL);
-	capture_record(c->writer, RECORD_HEAP, &record, sizeof(record));
+	if (collect_of_memory(c))
+		capture_record(c->writer, RECORD_HEAP, &record, sizeof(record));
 	c->stats.uncovered++;
 }
 

@@ -110,3 +110,14 @@ uint32_t collect_stack(struct heap_collector *c, struct watched *w, const struct
 		return stack_of_bytes(c, w, e, e->more);
 	return e->node == SHARE_STACK_UNSAMPLED ? CAPTURE_NONE : stack_of_node(c, w, e->node);
 }
+
+bool collect_is_cut(struct heap_collector *c, const struct watched *w, const struct heap_event *e)
+{
+	uint32_t node = e->node, parent;
+	uint64_t pc;
+
+	/* Parents have smaller numbers, so this ends. */
+	while (node >= SHARE_STACK_FIRST && heap_readers_node(c->readers, w->number, node, &parent, &pc))
+		node = parent;
+	return node != SHARE_STACK_ROOT;
+}

@@ -157,6 +157,24 @@ def the_rate_follows_the_wish():
 
 
 @test
+def cpu_time_between_calls():
+    """Two loops of malloc and free, and next to nothing else: all of the CPU time is in the samples."""
+    path = work("out.sonde")
+    script = ("import os, sys; os.spawnv(os.P_WAIT, sys.argv[1], sys.argv[1:]);"
+              "import resource; r = resource.getrusage(resource.RUSAGE_CHILDREN); print(r.ru_utime + r.ru_stime)")
+    done = sonde("heap", "--every", "1000", "--time", "-o", path, "--", sys.executable, "-c", script,
+                 program("heap_truth"), "temporaries", "10000000", timeout=120)
+    expect(done, 0, "of CPU time in")
+    used = float(done.stdout.decode().split()[-1])
+    got = Recording(path)
+    seconds = got.json["cpu_ns"] / 1e9
+    check(0.75 * used < seconds < 1.1 * used, "%.2f s of CPU time, and %.2f s in samples" % (used, seconds))
+    both = got.share("churn") + got.share("overlap")
+    check(both > 95, "churn and overlap have %.1f %%" % both)
+    expect(sonde("heap", "--time", "--exact", "--", "true"), 2, "--time goes with --every")
+
+
+@test
 def output_and_status_are_those_of_the_command():
     path = work("out.sonde")
     done = sonde("heap", "-o", path, "--", "sh", "-c", "echo out; echo err >&2; exit 7")

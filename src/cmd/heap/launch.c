@@ -70,7 +70,15 @@ static void write_meta(const struct heap_recording *r)
 	capture_meta(r->writer, "host", uts.nodename);
 	capture_meta(r->writer, "kernel", uts.release);
 	capture_meta(r->writer, "arch", uts.machine);
-	capture_meta(r->writer, "mode", "heap");
+	if (!r->args->time) {
+		capture_meta(r->writer, "mode", "heap");
+		return;
+	}
+	capture_meta(r->writer, "mode", "cpu");
+	capture_meta(r->writer, "event", "allocations");
+	capture_meta(r->writer, "kernel_frames", "no");
+	capture_meta(r->writer, "note", "each sample is the CPU time that a thread has used between two of its calls of the allocator "
+		"that were taken; what it used after the last one is in none");
 }
 
 static void choose(const struct heap_record_args *args, struct heap_collect_options *ret)
@@ -79,7 +87,7 @@ static void choose(const struct heap_record_args *args, struct heap_collect_opti
 		.precision = args->exact ? HEAP_EXACT : args->every_calls ? HEAP_CALLS : HEAP_SAMPLED,
 		.rate = args->exact ? 0 : args->every_calls ? args->every_calls : args->sample_bytes,
 		.wish = args->wish,
-		.share_options = args->free_stacks ? SHARE_OPTION_FREE_STACKS : 0,
+		.share_options = (args->free_stacks ? SHARE_OPTION_FREE_STACKS : 0) | (args->time ? SHARE_OPTION_TIMES : 0),
 	};
 }
 

@@ -59,6 +59,8 @@ static const struct option_spec options[] = {
 	OPTION_FLAG(0, "exact", struct heap_record_args, exact, "every allocation and every free"),
 	OPTION_NUMBER(0, "every", struct heap_record_args, every_calls, "N", 1, 1ull << 32,
 		"of the calls take one in N, by chance, whatever their sizes are"),
+	OPTION_FLAG(0, "time", struct heap_record_args, time,
+		"with --every: CPU time instead of memory, what a thread has used between one of these calls and the next"),
 	OPTION_FLAG(0, "free-stacks", struct heap_record_args, free_stacks,
 		"also where blocks are freed: who frees what others allocated is then told by stack"),
 	OPTION_FLAG(0, "no-children", struct heap_record_args, no_children,
@@ -102,6 +104,8 @@ static int check(struct heap_recording *r)
 		return options_complain(&usage, "there is no command after --");
 	if (a->exact + (a->sample_bytes || a->sample_auto || is_wished(a)) + (a->every_calls != 0) > 1)
 		return options_complain(&usage, "--exact, --sample and --every exclude each other");
+	if (a->time && !a->every_calls)
+		return options_complain(&usage, "--time goes with --every N");
 	if (a->sample_bytes && is_wished(a))
 		return options_complain(&usage, "--overhead and --error choose what --sample would say: leave that out");
 	return STATUS_OK;

@@ -25,7 +25,7 @@
 #define NAME "heap"
 
 struct heap_record_args {
-	bool exact, no_children, quiet, debuginfod, free_stacks;
+	bool exact, time, no_children, quiet, debuginfod, free_stacks;
 	bool sample_auto;
 	struct heap_rate_wish wish;
 	uint64_t sample_bytes, every_calls, duration_ns;

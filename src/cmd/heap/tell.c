@@ -171,8 +171,13 @@ void heap_tell(const struct heap_recording *r)
 		fputs("  the program did not take our library: nothing was seen\n", stderr);
 		return;
 	}
-	tell_totals(r);
+	if (a->time)
+		fprintf(stderr, "  %.2f s of CPU time in %llu samples\n", (double)r->stats.time_ns / 1e9,
+			(unsigned long long)r->stats.time_samples);
+	else
+		tell_totals(r);
 	tell_losses(r);
-	tell_spots(r);
+	if (!a->time)
+		tell_spots(r);
 	fprintf(stderr, "see it: sonde report %s\n", a->output);
 }
