@@ -189,6 +189,12 @@ static void forget(struct heap_library *l)
 	free(l);
 }
 
+void heap_library_bytes(const void **ret, size_t *ret_size)
+{
+	*ret = heap_preload_library;
+	*ret_size = sizeof(heap_preload_library);
+}
+
 void heap_library_free(struct heap_library *l)
 {
 	if (l && l->path[0])

@@ -7,6 +7,7 @@
 #define SONDE_HEAP_LIBRARY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/err.h"
 
@@ -19,6 +20,9 @@ const char *heap_library_path(const struct heap_library *l);
 
 /* Whether a process that we may look at has that path in its environment: it, or what it starts, may still load it. */
 bool heap_library_in_use(const char *path);
+
+/* The same without a file: its bytes, which live for ever. */
+void heap_library_bytes(const void **ret, size_t *ret_size);
 
 /* Removes the file and its directory. */
 void heap_library_free(struct heap_library *l);

@@ -15,7 +15,8 @@ GIVEN = {"malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "pos
          "pvalloc", "cfree", "free_sized", "free_aligned_sized", "malloc_usable_size", "dlopen", "dlmopen", "dlclose",
          "mlockall",
          # For whoever attaches; what dlsym finds by being resolved.
-         "sonde_heap_share", "sonde_heap_attach", "sonde_heap_detach", "sonde_heap_locked"}
+         "sonde_heap_share", "sonde_heap_attach", "sonde_heap_detach", "sonde_heap_abandoned",
+         "sonde_heap_locked"}
 
 
 def symbols(which):

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cmd/cmd.h"
+#include "os/proc.h"
 
 #define PRELOAD "LD_PRELOAD"
 
@@ -60,9 +61,12 @@ static void write_meta(const struct heap_recording *r)
 {
 	struct utsname uts = {0};
 	struct buf text = {0};
+	char line[4096];
 
 	uname(&uts);
-	for (char **arg = r->command; *arg; arg++)
+	if (r->pid && !proc_command_line(r->pid, line, sizeof(line), NULL))
+		buf_printf(&text, "%s", line);
+	for (char **arg = r->command; arg && *arg; arg++)
 		buf_printf(&text, "%s%s", arg == r->command ? "" : " ", *arg);
 	capture_meta(r->writer, "command", text.data ? text.data : "");
 	buf_release(&text);
@@ -94,7 +98,7 @@ static void choose(const struct heap_record_args *args, struct heap_collect_opti
 int heap_open(struct heap_recording *r, struct err *err)
 {
 	struct heap_collect_options options;
-	int rc = heap_library_new(&r->library, err);
+	int rc = r->pid ? 0 : heap_library_new(&r->library, err);
 
 	choose(r->args, &options);
 	if (!rc)

@@ -9,6 +9,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/target.h"
 
 #define DEFAULT_SAMPLE_BYTES (512u << 10)
 #define AUTO_OVERHEAD 0.01
@@ -65,6 +66,9 @@ static const struct option_spec options[] = {
 		"also where blocks are freed: who frees what others allocated is then told by stack"),
 	OPTION_FLAG(0, "no-children", struct heap_record_args, no_children,
 		"the process of CMD alone, not those that it starts"),
+	OPTION_STRING('p', "pid", struct heap_record_args, pid, "PID",
+		"a program that runs already, by number or name: our library is put into it, and taken out of the way at "
+		"the end; what it allocated before is not seen"),
 	OPTION_STRING('o', "output", struct heap_record_args, output, "FILE",
 		"where to write (default " DEFAULT_HEAP_RECORDING ")"),
 	OPTION_DURATION('d', "duration", struct heap_record_args, duration_ns, "TIME", 1, UINT64_MAX / 2,
@@ -77,7 +81,7 @@ static const struct option_spec options[] = {
 
 static const struct options_usage usage = {
 	.command = NAME,
-	.arguments = "-- CMD ARGS...",
+	.arguments = "-- CMD ARGS... | -p PID",
 	.about = "Runs CMD and writes down who allocates what: what is live, what was live at the peak, what leaks, what is only "
 		 "churn. CMD is never stopped, and what it starts is watched as well; ends with its exit status. A program has to be "
 		 "linked dynamically and to take its allocator from a library. docs/HEAP.md",
@@ -86,8 +90,9 @@ static const struct options_usage usage = {
 		{
 			{"What a program holds, at little cost", "sonde heap -- ./server --port 8080"},
 			{"Every allocation of a test", "sonde heap --exact -o test.sonde -- ./test"},
+			{"What a server that runs already allocates, for ten seconds", "sonde heap -p 1234 -d 10"},
 		},
-	.stray = "a command comes after --",
+	.stray = "one process at a time, and a command comes after --",
 	.takes_command = true,
 };
 
@@ -100,7 +105,9 @@ static int check(struct heap_recording *r)
 {
 	const struct heap_record_args *a = r->args;
 
-	if (!r->command || !r->command[0])
+	if (a->pid && r->command)
+		return options_complain(&usage, "-p PID or a command after --: one of them");
+	if (!a->pid && (!r->command || !r->command[0]))
 		return options_complain(&usage, "there is no command after --");
 	if (a->exact + (a->sample_bytes || a->sample_auto || is_wished(a)) + (a->every_calls != 0) > 1)
 		return options_complain(&usage, "--exact, --sample and --every exclude each other");
@@ -143,7 +150,7 @@ static void remove_empty(const char *path)
 static int record(struct heap_recording *r)
 {
 	struct err err = {0};
-	int rc = heap_check_command(r, &err), status;
+	int rc = r->args->pid ? target_find(r->args->pid, &r->pid, &err) : heap_check_command(r, &err), status;
 
 	child_inherits_now(&r->inherits);
 	cmd_fill_standard_descriptors();
@@ -152,12 +159,13 @@ static int record(struct heap_recording *r)
 	if (!rc) /* not before: opening a FIFO waits for its reader, and Ctrl-C must end that */
 		rc = heap_block_signals(r, &err);
 	if (!rc) {
-		rc = heap_start(r, &err);
+		rc = r->pid ? heap_attach(r, &err) : heap_start(r, &err);
 		if (rc)
 			remove_empty(r->args->output);
 	}
 	if (!rc) {
 		heap_run(r);
+		heap_detach(r);
 		rc = heap_finish(r, &err);
 	}
 	status = rc ? cmd_failed(NAME, &err) : STATUS_OK;
@@ -175,15 +183,23 @@ bool heap_record_is_meant(int argc, char **argv)
 {
 	static const char *const own[] = {
 		"--exact", "--sample", "--overhead", "--error", "--no-children", "--free-stacks"};
+	/* Of questions that nothing is put into the process for. */
+	static const char *const others[] = {"--census", "--every", "--times", "--why-alive", "--paths", "--all", "-a", "--top",
+		"-n", "--json", "--core", "--root", "--rss"};
+
+	bool pid = false, other = false;
 
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--"))
 			return true;
+		pid |= !strncmp(argv[i], "-p", 2) || !strncmp(argv[i], "--pid", 5);
+		for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++)
+			other |= !strncmp(argv[i], others[k], strlen(others[k]));
 		for (size_t k = 0; k < sizeof(own) / sizeof(own[0]); k++)
 			if (!strncmp(argv[i], own[k], strlen(own[k])))
 				return true;
 	}
-	return false;
+	return pid && !other;
 }
 
 void heap_record_help(void)

@@ -4,6 +4,7 @@
  *
  *	record.c   what was asked for; the whole story
  *	launch.c   what can be seen of the program; starts it with our library
+ *	attach.c   or puts that into one that runs, and takes it back
  *	run.c      the loop, until something ends it; the end of the file
  *	tell.c     what was seen
  */
@@ -16,6 +17,7 @@
 #include "base/term.h"
 #include "capture/writer.h"
 #include "cmd/heap/record.h"
+#include "heap/attach.h"
 #include "heap/collect.h"
 #include "heap/cover.h"
 #include "heap/library.h"
@@ -29,12 +31,15 @@ struct heap_record_args {
 	bool sample_auto;
 	struct heap_rate_wish wish;
 	uint64_t sample_bytes, every_calls, duration_ns;
-	const char *output;
+	const char *output, *pid;
 };
 
 struct heap_recording {
 	const struct heap_record_args *args;
 	char **command;
+	pid_t pid; /* of a program that ran before; 0: we start one */
+	bool attached; /* its calls are led to us */
+	struct heap_attached attach;
 	struct heap_cover cover;
 	struct thread_selection selection;
 	struct child child;
@@ -58,6 +63,10 @@ int heap_check_command(struct heap_recording *r, struct err *err);
 int heap_block_signals(struct heap_recording *r, struct err *err);
 int heap_open(struct heap_recording *r, struct err *err);
 int heap_start(struct heap_recording *r, struct err *err);
+
+/* attach.c */
+int heap_attach(struct heap_recording *r, struct err *err);
+void heap_detach(struct heap_recording *r); /* notes what goes wrong; the recording is good all the same */
 
 /* run.c */
 void heap_run(struct heap_recording *r);

@@ -167,6 +167,10 @@ void heap_tell(const struct heap_recording *r)
 	fprintf(stderr, ", %u process%s, %.1f s, %llu KB; sonde used %.1f %% of a CPU\n", r->stats.processes,
 		r->stats.processes == 1 ? "" : "es", (double)ns / 1e9, (unsigned long long)(r->file_bytes + 1023) / 1024,
 		ns ? 100 * (double)r->cost.sampler_cpu_ns / (double)ns : 0);
+	if (r->pid)
+		fprintf(stderr, "  attached to %u calls and pointers of %u files; no thread stood still for longer than %.2f ms, "
+			"%u times %.2f ms in all\n", r->attach.slots, r->attach.objects, (double)r->attach.longest_stop_ns / 1e6,
+			r->attach.stops, (double)r->attach.stopped_ns / 1e6);
 	if (!r->stats.processes) {
 		fputs("  the program did not take our library: nothing was seen\n", stderr);
 		return;

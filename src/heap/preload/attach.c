@@ -8,6 +8,8 @@
  *	sonde_heap_attach   closes it, and patches -> number of words | number of objects << 32
  *	sonde_heap_detach   puts everything back; the library stays, and may be attached again
  *
+ *	sonde_heap_abandoned  detaches it from a collector that was killed; -EBUSY: it was not attached, but started so
+ *
  * All return -errno where they fail: -EBUSY when the program is watched already.
  */
 #include <dlfcn.h>
@@ -64,11 +66,25 @@ PRELOAD_EXPORT long sonde_heap_attach(const char *text, unsigned long unused)
 	return (long)((uint64_t)counts.objects << 32 | counts.slots);
 }
 
-PRELOAD_EXPORT long sonde_heap_detach(const char *text, unsigned long unused);
-PRELOAD_EXPORT long sonde_heap_detach(const char *text, unsigned long unused)
+static void detach(void)
 {
 	close_shared();
 	got_restore();
 	preload_unshare();
+}
+
+PRELOAD_EXPORT long sonde_heap_detach(const char *text, unsigned long unused);
+PRELOAD_EXPORT long sonde_heap_detach(const char *text, unsigned long unused)
+{
+	detach();
+	return 0;
+}
+
+PRELOAD_EXPORT long sonde_heap_abandoned(const char *text, unsigned long unused);
+PRELOAD_EXPORT long sonde_heap_abandoned(const char *text, unsigned long unused)
+{
+	if (!preload.attached)
+		return -EBUSY;
+	detach();
 	return 0;
 }
