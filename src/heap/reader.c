@@ -114,6 +114,9 @@ static void process_free(struct process *p)
 {
 	if (!p)
 		return;
+	/* A target that was told to stop and lives on keeps its mapping, and no memory but the header. */
+	if (p->memory && shared_load(&shared_header(p)->stop))
+		madvise(p->memory + SHARE_PAGE, SHARE_BYTES - SHARE_PAGE, MADV_REMOVE);
 	if (p->memory)
 		munmap(p->memory, SHARE_BYTES);
 	vec_each(&p->rings, r)

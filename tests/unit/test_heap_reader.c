@@ -592,7 +592,9 @@ TEST(filter_rates_and_numbers)
 	check_u64(shared_rings(&s)[w.ring].state, SHARE_RING_OWNED);
 	heap_readers_thread_gone(a.set, n, 70);
 	check_u64(shared_rings(&s)[w.ring].state, SHARE_RING_RELEASED);
+	check(blocks_of(&s) > 3 * SHARE_PAGE);
 	heap_readers_remove(a.set, n);
+	check(blocks_of(&s) <= SHARE_PAGE && s.header->stop == 1);
 	again = watch(&a, &s);
 	check(again != n && HEAP_SLOT(again) == HEAP_SLOT(n));
 	check(!heap_readers_header(a.set, n) && !heap_readers_tables(a.set, n));
