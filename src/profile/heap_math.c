@@ -100,6 +100,7 @@ void heap_shape_sum(const struct profile *p, const uint32_t *sites, size_t count
 struct window {
 	const uint64_t *times;
 	const double *line, *variance;
+	double weight; /* of one more block that was not sampled; 0: exact */
 	size_t from, to;
 };
 
@@ -181,6 +182,9 @@ static double residual_variance(const struct window *w, const struct fit *f, dou
 	return squares / n / *ret_freedom;
 }
 
+/* What was never sampled may have been so many times what one sample counts, by 95 %. */
+#define NONE_SEEN 3.69
+
 static struct slope slope_of(const struct window *w)
 {
 	struct fit f = fit_sums(w);
@@ -193,15 +197,17 @@ static struct slope slope_of(const struct window *w)
 	variance = residual_variance(w, &f, s.rate, &freedom) * f.weight / f.tt;
 	variance += sampling_variance(w);
 	s.low = s.rate - student(freedom) * sqrt(variance);
-	s.high = s.rate + student(freedom) * sqrt(variance);
+	s.high = s.rate + hypot(student(freedom) * sqrt(variance), NONE_SEEN * w->weight / seconds(w, w->to - 1));
 	return s;
 }
 
 #define LEAST_MOMENTS 8u
+#define LEAST_SECONDS 5.0
 #define LEAST_GROWN 4096.0 /* bytes: what grows by less has no trend worth telling */
 #define SLOWER 0.5         /* of a rate: what goes on at less is another one */
 #define STOPS 0.7          /* of a rate that is less than the one before: at less than so much it is ending */
 #define CLEAR 4            /* standard deviations */
+#define TAIL 0.85          /* from this part of the time on it must not have stopped */
 
 static bool is_flat(const struct window *w)
 {
@@ -215,9 +221,9 @@ static bool is_flat(const struct window *w)
 }
 
 /* The moments of the range, without the start: programs set themselves up then. */
-static struct window whole_window(const struct profile_heap *h, const double *line, const double *variance)
+static struct window whole_window(const struct profile_heap *h, const double *line, const double *variance, double weight)
 {
-	struct window w = {.times = h->moments.data, .line = line, .variance = variance, .to = h->moments.len};
+	struct window w = {.times = h->moments.data, .line = line, .variance = variance, .weight = weight, .to = h->moments.len};
 	uint64_t start = h->from_ns + (h->range ? 0 : (h->to_ns - h->from_ns) / 10);
 
 	while (w.to && w.times[w.to - 1] > h->to_ns)
@@ -250,42 +256,66 @@ static bool has_filled(const struct window *all, const struct window *late)
 	return mean - all->line[all->from] > CLEAR * sqrt(squares / n) + LEAST_GROWN;
 }
 
-struct heap_growth heap_growth_of(const struct profile *p, const double *line, const double *variance)
+/* A tail of a few moments at least. */
+static bool has_stopped(const struct window *all, double rate)
 {
-	struct window all = whole_window(p->heap, line, variance), early = all, late, last;
-	struct heap_growth g = {.trend = HEAP_TREND_UNKNOWN};
-	struct slope base, check, before;
-	double go_on = SLOWER;
+	struct window tail = later(all, TAIL);
 
-	if (all.to - all.from < LEAST_MOMENTS)
+	return tail.to - tail.from >= LEAST_MOMENTS / 2 && slope_of(&tail).high < SLOWER * rate;
+}
+
+/* The slope that counts, and how far it must go on in the later part. */
+struct course {
+	struct slope base, check;
+	double go_on;
+	bool changed; /* only the second half counts */
+};
+
+static struct course course_of(const struct window *all, const struct window *late)
+{
+	struct window early = *all, last = later(all, 0.75);
+	struct course c = {.check = slope_of(late), .base = slope_of(all), .go_on = SLOWER};
+	struct slope before;
+
+	early.to = late->from + 1;
+	before = slope_of(&early);
+	if (c.check.high >= SLOWER * before.rate && c.check.low <= fmax(before.high, 2 * before.rate))
+		return c;
+	/* It does something else than before: what counts is what it does now. */
+	c.changed = true;
+	c.base = c.check;
+	c.go_on = STOPS;
+	if (last.to - last.from >= LEAST_MOMENTS / 2)
+		c.check = slope_of(&last);
+	return c;
+}
+
+struct heap_growth heap_growth_of(const struct profile *p, const double *line, const double *variance, double weight)
+{
+	struct window all = whole_window(p->heap, line, variance, weight), late, from;
+	struct heap_growth g = {.trend = HEAP_TREND_UNKNOWN};
+	struct course c;
+
+	if (all.to - all.from < LEAST_MOMENTS || seconds(&all, all.to - 1) < LEAST_SECONDS)
 		return g;
 	late = later(&all, 0.5);
-	early.to = late.from + 1;
-	last = later(&all, 0.75);
-	if (late.to - late.from < LEAST_MOMENTS / 2 || early.to - early.from < LEAST_MOMENTS / 2)
+	if (late.to - late.from < LEAST_MOMENTS / 2 || late.from + 1 - all.from < LEAST_MOMENTS / 2)
 		return g;
-	g.since_s = (double)(all.times[all.from] - p->start_ns) / NS_PER_S;
 	g.trend = HEAP_TREND_STEADY;
+	g.since_s = (double)(all.times[all.from] - p->start_ns) / NS_PER_S;
 	if (is_flat(&all))
 		return g;
-	before = slope_of(&early);
-	check = slope_of(&late);
-	base = slope_of(&all);
-	if (check.high < SLOWER * before.rate || check.low > fmax(before.high, 2 * before.rate)) {
-		/* It does something else than before: what counts is what it does now. */
-		base = check;
-		check = last.to - last.from < LEAST_MOMENTS / 2 ? check : slope_of(&last);
-		go_on = STOPS;
-		g.since_s = (double)(late.times[late.from] - p->start_ns) / NS_PER_S;
-	}
-	g.rate = base.rate;
-	g.low = base.low;
-	g.high = base.high;
-	if (base.low > 0 && check.rate > 0 && check.high >= go_on * base.rate)
+	c = course_of(&all, &late);
+	from = c.changed ? late : all;
+	g.since_s = (double)(all.times[from.from] - p->start_ns) / NS_PER_S;
+	g.rate = c.base.rate;
+	g.low = c.base.low;
+	g.high = c.base.high;
+	if (c.base.low > 0 && c.check.rate > 0 && c.check.high >= c.go_on * c.base.rate && !has_stopped(&all, c.base.rate))
 		g.trend = HEAP_TREND_GROWS;
-	else if (base.high < 0 && check.rate < 0)
+	else if (c.base.high < 0 && c.check.rate < 0)
 		g.trend = HEAP_TREND_SHRINKS;
-	else if (has_filled(&all, &late))
+	else if (has_filled(&all, &late) || (c.base.low > 0 && c.base.rate > 0))
 		g.trend = HEAP_TREND_FILLED;
 	return g;
 }

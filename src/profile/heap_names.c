@@ -23,6 +23,12 @@ static const char *const allocator_starts[] = {"mi_", "_mi_", "je_", "_rjem_", "
 static const char *const library_starts[] = {"std::", "__gnu_cxx::", "alloc::raw_vec::", "<alloc::", "<T as alloc::",
 	"hashbrown::raw::"};
 
+/* Wrappers that programs have under these names, and which do nothing but end the program when there is no memory. */
+static const char *const wrappers[] = {"xmalloc", "xcalloc", "xrealloc", "xzalloc"};
+
+/* CPython's allocator has a file of its own. */
+static const char allocator_file[] = "obmalloc.c";
+
 /* Rust's, by the file of the source: as a path inside the compiler's tree. */
 static const char *const library_files[] = {"/library/alloc/src/", "/library/core/src/", "/library/std/src/"};
 
@@ -39,19 +45,28 @@ static bool starts_with(const char *name, const char *const *list, size_t count)
 	return false;
 }
 
+/* The whole name, up to its parameters. */
+static bool is_one_of(const char *name, const char *const *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t len = strlen(list[i]);
+
+		if (!strncmp(name, list[i], len) && (!name[len] || strchr("(<@", name[len])))
+			return true;
+	}
+	return false;
+}
+
 static bool is_allocator(const struct profile *p, const struct profile_function *f)
 {
 	if (f->module != PROFILE_NONE && starts_with(p->modules.data[f->module].name, allocator_modules, COUNT(allocator_modules)))
 		return true;
 	if (f->unresolved)
 		return false;
-	for (size_t i = 0; i < COUNT(allocators); i++) {
-		size_t len = strlen(allocators[i]);
-
-		if (!strncmp(f->name, allocators[i], len) && (!f->name[len] || strchr("(<@", f->name[len])))
-			return true;
-	}
-	return starts_with(f->name, allocator_starts, COUNT(allocator_starts));
+	if (f->file && strlen(f->file) >= strlen(allocator_file) &&
+		!strcmp(f->file + strlen(f->file) - strlen(allocator_file), allocator_file))
+		return true;
+	return is_one_of(f->name, allocators, COUNT(allocators)) || starts_with(f->name, allocator_starts, COUNT(allocator_starts));
 }
 
 static bool is_library(const struct profile_function *f)
@@ -61,7 +76,7 @@ static bool is_library(const struct profile_function *f)
 	for (size_t i = 0; f->file && i < COUNT(library_files); i++)
 		if (strstr(f->file, library_files[i]))
 			return true;
-	return starts_with(f->name, library_starts, COUNT(library_starts));
+	return is_one_of(f->name, wrappers, COUNT(wrappers)) || starts_with(f->name, library_starts, COUNT(library_starts));
 }
 
 uint8_t heap_role_of(const struct profile *p, const struct profile_function *f)

@@ -164,7 +164,7 @@ static void growth_line(struct heap_text *v, const struct heap_spot *spot)
 {
 	paint_on(v->out, v->t, PAINT_BAD);
 	buf_str(v->out, v->t->unicode ? "  → " : "  -> ");
-	heap_spot_name(v->p, spot, v->out);
+	heap_spot_name(v->p, spot, 0, true, v->out);
 	buf_str(v->out, " grows all the time: ");
 	heap_rate(v->out, &spot->growth);
 	paint_off(v->out, v->t, PAINT_BAD);
@@ -251,24 +251,10 @@ static void spot_picture(struct heap_text *v, const struct heap_spot *spot)
 	paint_off(v->out, v->t, PAINT_DIM);
 }
 
-static void spot_name_fit(struct heap_text *v, const struct heap_spot *spot, size_t columns)
-{
-	struct buf name = {0};
-	size_t len;
-
-	heap_spot_name(v->p, spot, &name);
-	v->out->failed |= name.failed;
-	if (name.data) {
-		len = columns ? term_fit(name.data, columns) : name.len;
-		buf_add(v->out, name.data, len);
-	}
-	buf_release(&name);
-}
-
 /* The path to the most of it, without the allocator's end. */
 static int path_words(struct heap_text *v, uint32_t stack, size_t columns)
 {
-	uint32_t node, level = heap_site_level(v->p, stack, &node);
+	uint32_t node, level = heap_site_level(v->p, stack, &node), inner;
 
 	if (level == PROFILE_NONE) {
 		buf_str(v->out, "[no stack]");
@@ -276,6 +262,10 @@ static int path_words(struct heap_text *v, uint32_t stack, size_t columns)
 	}
 	if (chain_of_stack(v->p, node, &v->chain))
 		return -ENOMEM;
+	/* Inlined allocators are levels of the same frame. */
+	inner = level - v->p->frames.data[v->p->nodes.data[node].frame].first_level;
+	if (inner < v->chain.len)
+		v->chain.len -= inner;
 	chain_draw(v->out, v->t, v->chain.data, v->chain.len, columns);
 	return 0;
 }
@@ -330,7 +320,8 @@ static int spot_lines(struct heap_text *v, size_t index)
 	spot_picture(v, spot);
 	buf_str(v->out, "  ");
 	paint_on(v->out, v->t, PAINT_TITLE);
-	spot_name_fit(v, spot, v->t->columns > FIXED_COLUMNS + 20 ? v->t->columns - FIXED_COLUMNS : v->t->columns ? 20 : 0);
+	heap_spot_name(v->p, spot,
+		v->t->columns > FIXED_COLUMNS + 20 ? v->t->columns - FIXED_COLUMNS : v->t->columns ? 20 : 0, v->t->unicode, v->out);
 	paint_off(v->out, v->t, PAINT_TITLE);
 	buf_char(v->out, '\n');
 	return spot_second_line(v, spot);
@@ -675,7 +666,7 @@ static void realloc_lines(struct heap_text *v)
 		buf_str(v->out, " of them to another place, from ");
 		heap_bytes(v->out, n[HEAP_REALLOCATED_BYTES] / fmax(n[HEAP_REALLOCATED], 1));
 		buf_str(v->out, " on average: ");
-		heap_spot_name(v->p, s, v->out);
+		heap_spot_name(v->p, s, 0, true, v->out);
 		buf_char(v->out, '\n');
 	}
 }
@@ -836,7 +827,7 @@ static int details(struct heap_text *v)
 	sites = v->spots.order.data + spot->first;
 	buf_printf(v->out, "\nSite %zu by %s: ", v->o->heap_site, heap_order_name(v->o->heap_order));
 	paint_on(v->out, v->t, PAINT_TITLE);
-	heap_spot_name(v->p, spot, v->out);
+	heap_spot_name(v->p, spot, 0, true, v->out);
 	paint_off(v->out, v->t, PAINT_TITLE);
 	buf_char(v->out, '\n');
 	number_lines(v, &spot->sum);

@@ -70,16 +70,20 @@ void heap_rate(struct buf *out, const struct heap_growth *g)
 {
 	double per = fabs(g->rate) >= 1 << 20 ? 1 : fabs(g->rate) >= 1024 ? 60 : 3600;
 	const char *unit = per == 1 ? "a second" : per == 60 ? "a minute" : "an hour";
+	struct buf rate = {0}, low = {0}, high = {0};
 
-	heap_bytes(out, g->rate * per);
-	buf_printf(out, " %s", unit);
-	if (round(g->low * per) == round(g->rate * per) && round(g->high * per) == round(g->rate * per))
-		return;
-	buf_str(out, " (");
-	heap_bytes(out, g->low * per);
-	buf_str(out, " to ");
-	heap_bytes(out, g->high * per);
-	buf_char(out, ')');
+	heap_bytes(&rate, g->rate * per);
+	heap_bytes(&low, g->low * per);
+	heap_bytes(&high, g->high * per);
+	out->failed |= rate.failed || low.failed || high.failed;
+	if (!out->failed) {
+		buf_printf(out, "%s %s", rate.data, unit);
+		if (strcmp(low.data, rate.data) || strcmp(high.data, rate.data))
+			buf_printf(out, " (%s to %s)", low.data, high.data);
+	}
+	buf_release(&rate);
+	buf_release(&low);
+	buf_release(&high);
 }
 
 void heap_spark(struct buf *out, const struct term *t, const double *values, size_t count)
@@ -142,17 +146,12 @@ void heap_line_cells(const struct profile_heap *h, const double *line, double *r
 	spread(h, h->moments.data, sizeof(uint64_t), line, h->moments.len, ret, cells);
 }
 
-/* "remember (server.c:70)", "libfoo.so+0x12ab" */
-void heap_spot_name(const struct profile *p, const struct heap_spot *spot, struct buf *out)
+/* " (server.c:70)", " in libfoo.so" */
+static void spot_place(const struct profile *p, const struct heap_spot *spot, struct buf *out)
 {
-	const struct profile_function *f = spot->function == PROFILE_NONE ? NULL : &p->functions.data[spot->function];
+	const struct profile_function *f = &p->functions.data[spot->function];
 	const char *file = spot->file ? strrchr(spot->file, '/') : NULL;
 
-	if (!f) {
-		buf_str(out, "[no stack]");
-		return;
-	}
-	name_fit(out, f->name, 0, true);
 	if (!spot->file) {
 		if (!f->unresolved && *module_name(p, f)) {
 			buf_str(out, " in ");
@@ -165,6 +164,27 @@ void heap_spot_name(const struct profile *p, const struct heap_spot *spot, struc
 	if (spot->line)
 		buf_printf(out, ":%u", spot->line);
 	buf_char(out, ')');
+}
+
+#define LEAST_NAME 16u
+
+void heap_spot_name(const struct profile *p, const struct heap_spot *spot, size_t columns, bool unicode, struct buf *out)
+{
+	struct buf place = {0};
+	size_t used;
+
+	if (spot->function == PROFILE_NONE) {
+		buf_str(out, "[no stack]");
+		return;
+	}
+	spot_place(p, spot, &place);
+	out->failed |= place.failed;
+	used = place.data ? term_width(place.data) : 0;
+	name_fit(out, p->functions.data[spot->function].name,
+		!columns ? 0 : columns > used + LEAST_NAME ? columns - used : LEAST_NAME, unicode);
+	if (place.data)
+		buf_add(out, place.data, place.len);
+	buf_release(&place);
 }
 
 void heap_thread_name(const struct profile *p, uint32_t thread, struct buf *out)

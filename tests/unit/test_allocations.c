@@ -268,7 +268,7 @@ TEST(intervals_cover_the_truth)
 
 #define MOMENTS 60
 
-static struct heap_growth trend(const double *line, const double *variance)
+static struct heap_growth trend_with(const double *line, const double *variance, double weight)
 {
 	static const double none[MOMENTS];
 	uint64_t times[MOMENTS];
@@ -279,7 +279,12 @@ static struct heap_growth trend(const double *line, const double *variance)
 		times[i] = i * NS_PER_S;
 	h.moments.data = times;
 	h.moments.len = MOMENTS;
-	return heap_growth_of(&p, line, variance ? variance : none);
+	return heap_growth_of(&p, line, variance ? variance : none, weight);
+}
+
+static struct heap_growth trend(const double *line, const double *variance)
+{
+	return trend_with(line, variance, 0);
 }
 
 TEST(a_saw_tooth_is_no_leak)
@@ -301,6 +306,10 @@ TEST(what_fills_slower_and_slower_is_no_leak)
 
 	for (unsigned i = 0; i < MOMENTS; i++)
 		line[i] = 1e7 * (1 - exp(-(double)i / 8));
+	check_u64(trend(line, NULL).trend, HEAP_TREND_FILLED);
+	/* Full shortly before the end; what was in it is replaced. */
+	for (unsigned i = 0; i < MOMENTS; i++)
+		line[i] = i < 50 ? 4e4 * i : 2e6 + 1e3 * (i % 3);
 	check_u64(trend(line, NULL).trend, HEAP_TREND_FILLED);
 	for (unsigned i = 0; i < MOMENTS; i++)
 		line[i] = i < 30 ? 0 : 1e5 * (i - 30);
@@ -332,10 +341,10 @@ TEST(the_rate_of_a_sampled_leak_is_in_its_interval)
 			flat_variance[i] = flat[i] * 65536.0 * 65536;
 			flat[i] *= 65536;
 		}
-		g = trend(line, variance);
+		g = trend_with(line, variance, 65536);
 		grows += g.trend == HEAP_TREND_GROWS;
 		hits += g.low <= 131072 && g.high >= 131072;
-		wrong += trend(flat, flat_variance).trend == HEAP_TREND_GROWS;
+		wrong += trend_with(flat, flat_variance, 65536).trend == HEAP_TREND_GROWS;
 	}
 	check(hits >= 186 && grows >= 180 && wrong <= 6);
 }
