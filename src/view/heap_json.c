@@ -96,12 +96,12 @@ static void interval_keys(const struct profile_heap *h, const struct heap_sum *s
 
 /* ---- one site ---- */
 
-static void path_array(const struct profile *p, uint32_t stack, struct buf *out)
+static void path_array(const struct profile *p, uint32_t stack, bool first, struct buf *out)
 {
 	uint32_t levels[MOST_LINKS];
 	size_t count = profile_stack_levels(p, stack, levels, MOST_LINKS);
 
-	key(out, "stack", true);
+	key(out, "stack", first);
 	buf_char(out, '[');
 	for (size_t i = 0; i < count && i < MOST_LINKS; i++) {
 		if (i)
@@ -121,7 +121,7 @@ static void stack_array(const struct profile *p, const struct heap_rows *rows, s
 		const struct heap_row *r = &rows->data[i];
 
 		buf_str(out, i ? ",\n    {" : "\n    {");
-		path_array(p, r->stack, out);
+		path_array(p, r->stack, true, out);
 		whole(out, "live_bytes", r->sum.live_bytes, false);
 		whole(out, "live_count", r->sum.live, false);
 		whole(out, "peak_bytes", r->sum.number[HEAP_PEAK_BYTES], false);
@@ -171,6 +171,8 @@ static void freer_array(const struct profile *p, const struct heap_rows *rows, s
 			thread_keys(p, rows->data[i].thread, out);
 		whole(out, "count", rows->data[i].sum.number[HEAP_FREED], false);
 		whole(out, "bytes", rows->data[i].sum.number[HEAP_FREED_BYTES], false);
+		if (rows->data[i].stack != PROFILE_NONE)
+			path_array(p, rows->data[i].stack, false, out);
 		buf_char(out, '}');
 	}
 	buf_char(out, ']');
@@ -255,7 +257,7 @@ static int site(const struct profile *p, const struct heap_spots *spots, const s
 	site_threads(p, &rows, out);
 	rc = rc ? rc : heap_rows_of_stacks(p, sites, spot->count, HEAP_BY_LIVE, &rows);
 	stack_array(p, &rows, out);
-	rc = rc ? rc : heap_rows_of_freers(p, spots, spot, &rows);
+	rc = rc ? rc : heap_rows_of_freers(p, spots, spot, NULL, &rows);
 	freer_array(p, &rows, out);
 	vec_release(&rows);
 	return rc;

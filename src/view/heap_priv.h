@@ -9,7 +9,7 @@
 /* ---- rows (heap_rows.c): sums over sites, the largest first. 0 or -ENOMEM; `ret` is emptied first ---- */
 
 struct heap_row {
-	uint32_t stack;  /* of heap_rows_of_stacks(): leaf node, PROFILE_NONE: no stack */
+	uint32_t stack;  /* leaf node, PROFILE_NONE: no stack; of threads always */
 	uint32_t thread; /* of the others: index; PROFILE_NONE: left out by the filter */
 	struct heap_sum sum;
 };
@@ -20,9 +20,6 @@ int heap_rows_of_stacks(const struct profile *p, const uint32_t *sites, size_t c
 	struct heap_rows *ret);
 /* Threads that allocate, by bytes. */
 int heap_rows_of_threads(const struct profile *p, const uint32_t *sites, size_t count, struct heap_rows *ret);
-/* Other threads that freed blocks of a spot: of the sum there is only what was freed. */
-int heap_rows_of_freers(const struct profile *p, const struct heap_spots *spots, const struct heap_spot *spot,
-	struct heap_rows *ret);
 
 /* Blocks that one thread allocated and another one freed. */
 struct heap_pair {
@@ -39,7 +36,10 @@ struct heap_crowds {
 int heap_crowds_build(const struct profile *p, struct heap_crowds *ret);
 void heap_crowds_release(struct heap_crowds *c);
 
-/* `crowds` NULL: each thread is itself. */
+/* Other threads that freed blocks of a spot, and where: of the sum there is only what was freed. `crowds` NULL: each
+ * thread is itself. */
+int heap_rows_of_freers(const struct profile *p, const struct heap_spots *spots, const struct heap_spot *spot,
+	const struct heap_crowds *crowds, struct heap_rows *ret);
 int heap_pairs_build(const struct profile *p, const struct heap_crowds *crowds, struct heap_pairs *ret);
 
 const char *heap_trend_name(enum heap_trend trend); /* "grows": a word of the JSON */

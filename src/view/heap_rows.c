@@ -132,7 +132,9 @@ static int by_thread(const void *left, const void *right)
 {
 	const struct heap_row *x = left, *y = right;
 
-	return (x->thread > y->thread) - (x->thread < y->thread);
+	if (x->thread != y->thread)
+		return (x->thread > y->thread) - (x->thread < y->thread);
+	return (x->stack > y->stack) - (x->stack < y->stack);
 }
 
 static int by_bytes(const void *left, const void *right)
@@ -145,7 +147,7 @@ static int by_bytes(const void *left, const void *right)
 	return order ? order : by_thread(left, right);
 }
 
-/* Rows of equal threads become one. */
+/* Rows of equal threads and stacks become one. */
 static void join_threads(struct heap_rows *rows)
 {
 	size_t kept = 0;
@@ -154,7 +156,7 @@ static void join_threads(struct heap_rows *rows)
 		return;
 	qsort(rows->data, rows->len, sizeof(*rows->data), by_thread);
 	for (size_t i = 1; i < rows->len; i++) {
-		if (rows->data[i].thread == rows->data[kept].thread)
+		if (!by_thread(&rows->data[i], &rows->data[kept]))
 			heap_sum_add(&rows->data[kept].sum, &rows->data[i].sum);
 		else
 			rows->data[++kept] = rows->data[i];
@@ -177,7 +179,7 @@ int heap_rows_of_threads(const struct profile *p, const uint32_t *sites, size_t 
 }
 
 int heap_rows_of_freers(const struct profile *p, const struct heap_spots *spots, const struct heap_spot *spot,
-	struct heap_rows *ret)
+	const struct heap_crowds *crowds, struct heap_rows *ret)
 {
 	ret->len = 0;
 	if (spot->sum.number[HEAP_CROSS_FREED] <= 0)
@@ -189,6 +191,8 @@ int heap_rows_of_freers(const struct profile *p, const struct heap_spots *spots,
 		for (size_t k = 0; k < count; k++) {
 			struct heap_row row = {.stack = flows[k].stack, .thread = flows[k].thread};
 
+			if (crowds && row.thread != PROFILE_NONE)
+				row.thread = crowds->as[row.thread];
 			row.sum.number[HEAP_FREED] = flows[k].count;
 			row.sum.number[HEAP_FREED_BYTES] = flows[k].bytes;
 			if (vec_push(ret, row))

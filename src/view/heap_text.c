@@ -5,6 +5,7 @@
  */
 #include "view/heap_priv.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -451,7 +452,7 @@ static int threads_line(struct heap_text *v)
 
 	if (!rc && list.len > 1) {
 		title(v, "Threads ");
-		for (size_t i = 0; i < list.len && i < LINE_THREADS; i++) {
+		for (size_t i = 0; i < list.len && i < LINE_THREADS && list.data[i].allocated > 0; i++) {
 			buf_str(v->out, i ? ", " : "");
 			who(v, list.data[i].thread);
 			buf_char(v->out, ' ');
@@ -792,19 +793,32 @@ static int path_lines(struct heap_text *v, const struct heap_row *row)
 	return 0;
 }
 
-static void freed_by_lines(struct heap_text *v)
+#define MOST_FREERS 10u
+
+static int freed_by_lines(struct heap_text *v)
 {
 	if (!v->rows.len)
-		return;
+		return 0;
 	buf_char(v->out, '\n');
 	title(v, "Freed by other threads\n");
-	vec_each(&v->rows, r) {
+	for (size_t i = 0; i < v->rows.len && i < MOST_FREERS; i++) {
+		const struct heap_row *r = &v->rows.data[i];
+
 		heap_bytes_cell(v->out, 12, r->sum.number[HEAP_FREED_BYTES]);
 		heap_count_cell(v->out, 12, r->sum.number[HEAP_FREED]);
 		buf_str(v->out, "  ");
-		heap_thread_name(v->p, r->thread, v->out);
+		who(v, r->thread);
+		if (r->stack != PROFILE_NONE) {
+			buf_str(v->out, ": ");
+			if (chain_of_stack(v->p, r->stack, &v->chain))
+				return -ENOMEM;
+			chain_draw(v->out, v->t, v->chain.data, v->chain.len, v->t->columns > 60 ? v->t->columns - 45 : 0);
+		}
 		buf_char(v->out, '\n');
 	}
+	if (v->rows.len > MOST_FREERS)
+		buf_printf(v->out, "    and %zu more\n", v->rows.len - MOST_FREERS);
+	return 0;
 }
 
 #define DETAIL_PATHS 10u
@@ -834,13 +848,14 @@ static int details(struct heap_text *v)
 	trend_line(v, &spot->growth);
 	heap_line(v->p, sites, spot->count, v->line, NULL);
 	heap_line_cells(v->h, v->line, cells, LINE_CELLS);
-	buf_str(v->out, "  ");
-	heap_spark(v->out, v->t, cells, LINE_CELLS);
-	buf_char(v->out, '\n');
+	if (spot->growth.trend != HEAP_TREND_UNKNOWN || v->h->moments.len > 2) {
+		buf_str(v->out, "  ");
+		heap_spark(v->out, v->t, cells, LINE_CELLS);
+		buf_char(v->out, '\n');
+	}
 	histograms(v, sites, spot->count);
-	rc = heap_rows_of_freers(v->p, &v->spots, spot, &v->rows);
-	if (!rc)
-		freed_by_lines(v);
+	rc = heap_rows_of_freers(v->p, &v->spots, spot, &v->crowds, &v->rows);
+	rc = rc ? rc : freed_by_lines(v);
 	rc = rc ? rc : heap_rows_of_stacks(v->p, sites, spot->count, v->o->heap_order, &v->rows);
 	paths = v->rows.len;
 	if (!rc)

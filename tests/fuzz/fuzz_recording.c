@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "capture/block.h"
+#include "profile/heap.h"
 #include "profile/profile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -128,13 +129,70 @@ static void touch_timelines(const struct profile *p)
 	profile_timelines_release(&t);
 }
 
+/* Numbers stay numbers, and what is added up is what there is. */
+static void check_number(double number)
+{
+	if (!(number >= 0 && number < 1e300))
+		__builtin_trap();
+}
+
+static void touch_spots(const struct profile *p, const struct heap_spots *s)
+{
+	double shape[HEAP_BUCKETS];
+	size_t sites = 0;
+
+	vec_each(&s->spots, spot) {
+		sites += spot->count;
+		touched += spot->function == PROFILE_NONE ? 0 : strlen(p->functions.data[spot->function].name);
+		check_number(spot->sum.live_bytes);
+		check_number(spot->sum.leaked_bytes);
+		check_number(heap_weight(p->heap, &spot->sum, true));
+		if (spot->growth.low > spot->growth.rate || spot->growth.high < spot->growth.rate)
+			__builtin_trap();
+		for (unsigned kind = 0; kind < HEAP_SHAPES; kind++) {
+			heap_shape_sum(p, s->order.data + spot->first, spot->count, kind, shape);
+			check_number(shape[kind]);
+		}
+	}
+	if (sites != p->heap->sites.len)
+		__builtin_trap();
+}
+
+static void touch_heap(struct profile *p)
+{
+	struct heap_spots s = {0};
+
+	if (!p->heap)
+		return;
+	for (unsigned order = 0; order < HEAP_ORDERS; order++) {
+		if (heap_spots_build(p, order, &s, NULL))
+			continue;
+		touch_spots(p, &s);
+		heap_spots_release(&s);
+	}
+	vec_each(&p->heap->flows, f)
+		touched += p->heap->sites.data[f->site].tid;
+	for (uint32_t i = 0; i < p->heap->sites.len; i++) {
+		size_t count;
+
+		heap_flows_of(p->heap, i, &count);
+		touched += count + strlen(p->threads.data[p->heap->sites.data[i].thread].name);
+	}
+	vec_each(&p->heap->processes, process)
+		touched += strlen(process->name);
+	if (!profile_heap_weigh(p, HEAP_BY_TOTAL, NULL))
+		touch_tree(p, false);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char magic[] = CAPTURE_MAGIC;
 	/* As for a summary, or as for everything else. */
 	struct profile_load_options options = {.filter = {.idle_apart = size / 8 & 1,
 						       .brief_waits = size / 8 & 1,
-						       .tasks = size / 16 & 1}};
+						       .tasks = size / 16 & 1,
+						       .main_only = size / 32 & 1,
+						       .heap_from_ns = size / 64 & 1}};
 	struct profile *p;
 	struct profile_count *counts;
 	struct buf b = {0};
@@ -151,6 +209,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		touch_timelines(p);
 		if (!profile_count_functions(p, &counts, NULL))
 			free(counts);
+		touch_heap(p);
 		profile_free(p);
 	}
 	buf_release(&b);
