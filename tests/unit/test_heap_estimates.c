@@ -11,7 +11,7 @@
 #include "test.h"
 
 #define RUNS 2000u
-#define ENOUGH 1860u /* 93 % of them */
+#define ENOUGH 1840u /* 93 %, less what the draw of 2,000 runs may take away */ /* 93 % of them */
 #define RATE 32768.0
 #define STACKS 4u
 #define MOST_BLOCKS 60000u
