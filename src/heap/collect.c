@@ -272,13 +272,14 @@ void collect_drain(struct heap_collector *c)
 static void take_hellos(struct heap_collector *c)
 {
 	struct hello_program p;
+	struct err err = {0};
 
 	while (hello_next(c->hello, &p)) {
 		/* What its program before exec has done comes first. */
 		if (collect_find(c, p.pid))
 			collect_drain(c);
-		if (collect_begin(c, p.fd, p.pid, p.own_pid, HEAP_LAUNCHED, NULL))
-			c->stats.turned_away++;
+		if (collect_begin(c, p.fd, p.pid, p.own_pid, HEAP_LAUNCHED, &err) && !c->stats.turned_away++)
+			snprintf(c->stats.why, sizeof(c->stats.why), "%.*s", (int)sizeof(c->stats.why) - 1, err.text);
 	}
 }
 

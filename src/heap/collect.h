@@ -61,6 +61,7 @@ struct heap_collect_stats {
 	struct heap_totals totals;
 	unsigned processes;      /* that were watched, so far */
 	uint64_t refused, turned_away; /* strangers at the socket; programs whose memory could not be used */
+	char why[200];           /* the first of those was turned away */
 	uint64_t bytes;          /* of events that were read */
 	uint64_t rings_abandoned;
 	uint64_t rate;           /* now */

@@ -43,11 +43,9 @@ static void nothing(int signal)
 int heap_block_signals(struct heap_recording *r, struct err *err)
 {
 	static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
-	/* A file that may not grow is an error of write(); a handler, which exec resets. */
-	struct sigaction action = {.sa_handler = nothing}, old;
+	struct sigaction old;
 	sigset_t mask;
 
-	sigaction(SIGXFSZ, &action, NULL);
 	sigemptyset(&mask);
 	for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
 		if (!sigaction(ending[i], NULL, &old) && old.sa_handler != SIG_IGN)
@@ -97,9 +95,13 @@ static void choose(const struct heap_record_args *args, struct heap_collect_opti
 
 int heap_open(struct heap_recording *r, struct err *err)
 {
+	/* A file that may not grow is an error of write(); a handler, which exec resets. */
+	struct sigaction action = {.sa_handler = nothing};
 	struct heap_collect_options options;
-	int rc = r->pid ? 0 : heap_library_new(&r->library, err);
+	int rc;
 
+	sigaction(SIGXFSZ, &action, NULL);
+	rc = r->pid ? 0 : heap_library_new(&r->library, err);
 	choose(r->args, &options);
 	if (!rc)
 		rc = capture_writer_create(r->args->output, &r->writer, err);

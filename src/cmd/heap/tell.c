@@ -53,6 +53,13 @@ static void tell_totals(const struct heap_recording *r)
 	fputc('\n', stderr);
 }
 
+static void tell_turned_away(const struct heap_recording *r)
+{
+	if (r->stats.turned_away)
+		fprintf(stderr, "  %llu process%s could not be watched: %s\n", (unsigned long long)r->stats.turned_away,
+			r->stats.turned_away == 1 ? "" : "es", r->stats.why);
+}
+
 static void tell_losses(const struct heap_recording *r)
 {
 	static const struct {
@@ -80,8 +87,7 @@ static void tell_losses(const struct heap_recording *r)
 			(unsigned long long)r->stats.rings_abandoned);
 	if (r->stats.totals.no_memory)
 		fputs("  out of memory: some blocks were not counted\n", stderr);
-	if (r->stats.turned_away)
-		fprintf(stderr, "  %llu processes could not be watched\n", (unsigned long long)r->stats.turned_away);
+	tell_turned_away(r);
 }
 
 /* ---- where the memory is ---- */
@@ -172,7 +178,10 @@ void heap_tell(const struct heap_recording *r)
 			"%u times %.2f ms in all\n", r->attach.slots, r->attach.objects, (double)r->attach.longest_stop_ns / 1e6,
 			r->attach.stops, (double)r->attach.stopped_ns / 1e6);
 	if (!r->stats.processes) {
-		fputs("  the program did not take our library: nothing was seen\n", stderr);
+		tell_turned_away(r);
+		if (!r->stats.turned_away)
+			fputs("  nothing was seen: the program has not allocated anything, or could not share memory with us (a "
+			      "limit on its address space, a sandbox, an environment that it was started without)\n", stderr);
 		return;
 	}
 	if (a->time)
