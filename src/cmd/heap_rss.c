@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "cmd/heap_rss.h"
 
+#include <errno.h>
+
 #include "base/buf.h"
 #include "base/term.h"
 #include "cmd/cmd.h"
@@ -26,6 +28,9 @@ int heap_rss(const struct heap_rss_args *args, pid_t pid)
 	FILE *out = NULL;
 	int closed = STATUS_OK, rc = rss_account(pid, &r, &err);
 
+	if (rc == -EACCES || rc == -EPERM)
+		rc = err_set(&err, -rc, "process %d is not ours to read (\"sonde doctor %d\" says what it takes)",
+			(int)pid, (int)pid);
 	if (!rc)
 		rc = cmd_open_output(args->output, &out, &err);
 	if (!rc) {

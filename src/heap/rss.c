@@ -108,6 +108,13 @@ static struct rss_claim resident_in(struct rss_work *w, struct rss_mapping *m, u
 	struct rss_claim got = {0};
 
 	ask(w, m);
+	/* Mostly it is all in the run that the last one was in. */
+	if (m->run_last < m->run_count) {
+		const struct page_run *last = &w->runs.data[m->run_first + m->run_last];
+
+		if (last->state == PAGE_RESIDENT && last->start <= start && end <= last->end)
+			return (struct rss_claim){.bytes = end - start};
+	}
 	for (size_t i = first_run(w, m, start); i < m->run_count; i++) {
 		const struct page_run *run = &w->runs.data[m->run_first + i];
 		uint64_t from = run->start > start ? run->start : start, to = run->end < end ? run->end : end;

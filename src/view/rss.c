@@ -110,7 +110,8 @@ static void note_of(const struct rss_row *row, struct buf *out)
 	buf_clear(out);
 	if (row->kind < RSS_HEAP_UNSEEN) {
 		note_of_blocks(row, out);
-	} else if (row->count > 1 && row->kind != RSS_HEAP_UNSEEN) {
+	} else if (row->count > 1 && row->kind >= RSS_ALLOCATOR && row->kind != RSS_STACK_USED &&
+		row->kind != RSS_STACK_DEEPER) {
 		words_count(out, row->count);
 		buf_str(out, " mappings");
 	}
@@ -224,6 +225,20 @@ static void note_of_file(const struct file *f, struct buf *out)
 		}
 }
 
+/* The name without its directories, unless another file has the same. */
+static const char *short_name(const struct files *files, const struct file *f)
+{
+	const char *slash = strrchr(f->name, '/'), *name = slash ? slash + 1 : f->name;
+
+	vec_each(files, other) {
+		const char *its = strrchr(other->name, '/');
+
+		if (other != f && !strcmp(its ? its + 1 : other->name, name))
+			return f->name;
+	}
+	return name;
+}
+
 static int add_files(const struct rss *r, const struct rss_options *o, struct buf *out)
 {
 	struct files files = {0};
@@ -241,7 +256,7 @@ static int add_files(const struct rss *r, const struct rss_options *o, struct bu
 			continue;
 		}
 		note_of_file(f, &note);
-		add_line(r, o, f->bytes, f->name, note.data, out);
+		add_line(r, o, f->bytes, short_name(&files, f), note.data, out);
 	}
 	if (!rc && files.len > o->top) {
 		buf_clear(&note);
@@ -357,6 +372,28 @@ static void add_beside(const struct rss *r, const struct rss_options *o, struct 
 	}
 }
 
+/* What of the heap is not known, and why. */
+static void add_heap_doubts(const struct rss *r, struct buf *out)
+{
+	const struct arenas *a = &r->arenas;
+	uint64_t unseen = a->states[ARENAS_UNSEEN].bytes;
+
+	if (!r->has_arenas)
+		return;
+	if (unseen) {
+		words_bytes(out, unseen);
+		buf_str(out, " of the heap were not walked: the program changed them each time, or they are in swap, from where nothing "
+			"is read.\n");
+	}
+	if (a->parameters && a->mapped_said.bytes != a->mapped.bytes) {
+		buf_str(out, "Large blocks: ");
+		words_bytes(out, a->mapped.bytes);
+		buf_str(out, " found, the allocator counts ");
+		words_bytes(out, a->mapped_said.bytes);
+		buf_str(out, "; the difference is in other lines.\n");
+	}
+}
+
 static void add_doubts(const struct rss *r, const struct rss_options *o, struct buf *out)
 {
 	if (r->unseen[0]) {
@@ -364,6 +401,7 @@ static void add_doubts(const struct rss *r, const struct rss_options *o, struct 
 		buf_printf(out, "Pages could not be asked for, so heaps and stacks are not divided: %s\n", r->unseen);
 		paint_off(out, &o->term, PAINT_WARN);
 	}
+	add_heap_doubts(r, out);
 	if (r->shrunk) {
 		words_bytes(out, r->shrunk);
 		buf_str(out, " came while it was looked at, and are not in these numbers.\n");

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """sonde heap --rss: an account of resident memory that adds up, of a program that knows what it has."""
+import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -224,6 +227,32 @@ def adds_up_of_nginx():
     got = account(child.pid)
     adds_up(got, child.pid, 64 * 1024)
     check(got["glibc"]["used_bytes"] > 100000 and got["glibc"]["unseen_bytes"] == 0, "%s" % got["glibc"])
+
+
+@test
+def adds_up_of_postgres():
+    need_root()
+    need("setpriv")
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
+    if not found or run(["id", "postgres"]).returncode:
+        skip("PostgreSQL is not installed")
+    folder = tempfile.mkdtemp(prefix="pg", dir="/tmp")
+    try:
+        shutil.chown(folder, "postgres")
+        be = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        expect(run(be + [found[-1] + "/initdb", "-D", folder + "/data", "-N"], cwd=folder), 0)
+        child = start(be + [found[-1] + "/postgres", "-D", folder + "/data", "-c", "listen_addresses=", "-c",
+                            "unix_socket_directories=" + folder], ready=False, cwd=folder,
+                      stderr=subprocess.DEVNULL)
+        wait_for(lambda: os.path.exists(folder + "/.s.PGSQL.5432"))
+        time.sleep(0.5)
+        got = account(child.pid)
+        adds_up(got, child.pid, 64 * 1024)
+        check(row(got, "shared") > MB and got["glibc"]["unseen_bytes"] == 0, "%s" % got["rows"])
+        child.terminate()
+        child.wait()
+    finally:
+        shutil.rmtree(folder)
 
 
 @test
