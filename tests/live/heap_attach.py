@@ -50,23 +50,29 @@ def step(child):
 
 def attached(child, *arguments):
     """A sonde that is attached; its recording is out.sonde."""
+    before = shared_memory(child.pid)
     watcher = start([SONDE, "heap", "-p", str(child.pid), "-o", work("out.sonde")] + list(arguments), ready=False,
                     stderr=subprocess.PIPE)
-    wait_for_patches(child.pid)
+    wait_for_patches(child.pid, before)
     return watcher
 
 
-def wait_for_patches(pid):
+def shared_memory(pid):
+    """Which one it has: that of a sonde that was killed may still be there."""
+    found = re.search("rw-s [0-9a-f]+ [0-9a-f:]+ ([0-9]+) +/memfd:sonde-heap ", open("/proc/%d/maps" % pid).read())
+    return found.group(1) if found else None
+
+
+def wait_for_patches(pid, before):
     """Until the memory is shared and its descriptor is closed again."""
     for _ in range(400):
-        maps = open("/proc/%d/maps" % pid).read()
         fds = []
         for fd in os.listdir("/proc/%d/fd" % pid):
             try:
                 fds.append(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
             except OSError:
                 pass
-        if re.search("rw-s.*memfd:sonde-heap ", maps) and not any("memfd:sonde" in fd for fd in fds):
+        if shared_memory(pid) not in (None, before) and not any("memfd:sonde" in fd for fd in fds):
             time.sleep(0.05)
             return
         time.sleep(0.02)
@@ -107,8 +113,7 @@ def every_allocation_since_the_attach():
         keeps, drops = site(heap, "keeps"), site(heap, "drops")
         check(keeps["live_bytes"] == keeps["total_bytes"] == steps * 1000 * 1000, "keeps: %s" % keeps)
         check(drops["live_bytes"] == 0 and drops["total_count"] == steps * 1000, "drops: %s" % drops)
-    maps = open("/proc/%d/maps" % child.pid).read()
-    check("memfd:sonde-heap " not in maps, "its memory is shared still")
+    check(not shared_memory(child.pid), "its memory is shared still")
     child.stdin.close()
     check(child.wait() == 0, "it ended with %s" % child.returncode)
 
