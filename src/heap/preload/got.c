@@ -395,6 +395,12 @@ void got_patch(struct got_counts *ret)
 	if (memory > -4096 && memory < 0)
 		return;
 	patches = (struct patch *)memory;
+	/* Attached again without having been detached: what it was attached to is gone. */
+	if (patched) {
+		run(PATCH);
+		*ret = counts;
+		return;
+	}
 	patch_count = 0;
 	counts = (struct got_counts){0};
 	for (uint32_t i = 0; i < NAMES; i++)
