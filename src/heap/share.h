@@ -257,7 +257,7 @@ struct share_note {
 #define SHARE_WAIT_LOAD_MS 20
 
 /* A target whose rings grow and to which no chunk is given back for so long takes its collector for dead. */
-#define SHARE_GIVE_UP_MS 5000
+#define SHARE_GIVE_UP_MS 3000
 
 struct share_hello {
 	char magic[8];

@@ -223,7 +223,7 @@ def stacks_have_the_caller_innermost():
 @test
 def it_gives_up_without_a_reader():
     with Collector("exact", clock=1, chunks=64) as collector:
-        done = watched(collector, [program("allocations"), "ticks", "7000"])
+        done = watched(collector, [program("allocations"), "ticks", "5000"])
         expect(done, 0)
         check(b"right 1" in done.stdout, "%r" % done.stdout)
         target = only(collector)
