@@ -64,6 +64,7 @@ struct heap_collect_stats {
 	char why[200];           /* the first of those was turned away */
 	uint64_t bytes;          /* of events that were read */
 	uint64_t rings_abandoned;
+	unsigned gave_up;        /* processes that took us for dead */
 	uint64_t rate;           /* now */
 	uint64_t time_samples, time_ns; /* with SHARE_OPTION_TIMES */
 	uint64_t raw_stacks;     /* that were walked here */

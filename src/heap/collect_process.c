@@ -237,6 +237,7 @@ int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, en
 
 void collect_losses(struct heap_collector *c, struct watched *w)
 {
+	bool gave_up = __atomic_load_n(&heap_readers_shared(c->readers, w->number)->gave_up, __ATOMIC_RELAXED);
 	struct heap_losses now;
 	const uint64_t *old = w->losses.lost;
 
@@ -247,6 +248,8 @@ void collect_losses(struct heap_collector *c, struct watched *w)
 	session_lost(c->session, LOSS_HEAP_EARLY, now.lost[SHARE_LOST_EARLY] - old[SHARE_LOST_EARLY]);
 	session_lost(c->session, LOSS_HEAP_STACK,
 		now.lost[SHARE_LOST_NODE] - old[SHARE_LOST_NODE] + now.nodes_wrong - w->losses.nodes_wrong);
+	c->stats.gave_up += gave_up && !w->gave_up;
+	w->gave_up = gave_up;
 	c->stats.rings_abandoned += now.rings_abandoned - w->losses.rings_abandoned;
 	w->losses = now;
 }

@@ -82,6 +82,10 @@ static void tell_losses(const struct heap_recording *r)
 	if (unseen)
 		fprintf(stderr, "  %u process%s could not be seen, or not wholly: sonde report says which and why\n", unseen,
 			unseen == 1 ? "" : "es");
+	if (r->stats.gave_up)
+		fprintf(stderr, "  %u process%s took sonde for dead, as nothing was read for %u s: what %s did after that is missing\n",
+			r->stats.gave_up, r->stats.gave_up == 1 ? "" : "es", SHARE_GIVE_UP_MS / 1000,
+			r->stats.gave_up == 1 ? "it" : "they");
 	if (r->stats.rings_abandoned)
 		fprintf(stderr, "  what %llu threads wrote made no sense: the rest of it is missing\n",
 			(unsigned long long)r->stats.rings_abandoned);
