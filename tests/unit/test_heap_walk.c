@@ -580,6 +580,44 @@ TEST(coroutines)
 	munmap(stacks, 3 << 18);
 }
 
+static ucontext_t short_context;
+
+static void short_coroutine(void)
+{
+	wander(3);
+	hook();
+	hook();
+	swapcontext(&short_context, &main_context);
+}
+
+/* The same addresses are a large stack, nothing, and a small one: what was readable is not any more. */
+TEST(stacks_that_are_unmapped)
+{
+	const size_t most = 256 << 10;
+	uint8_t *at = (uint8_t *)own_memory(most + 4096);
+
+	enter_thread();
+	seed = 5;
+	stack_end = 0;
+	munmap(at, most + 4096);
+	for (unsigned i = 0; i < 60; i++) {
+		size_t bytes = i % 3 == 2 ? most : (size_t)65536 << (i & 1);
+		void *p = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+		check(p == at);
+		getcontext(&short_context);
+		short_context.uc_stack = (stack_t){.ss_sp = at, .ss_size = bytes};
+		short_context.uc_link = &main_context;
+		makecontext(&short_context, short_coroutine, 0);
+		swapcontext(&main_context, &short_context);
+		munmap(at, bytes);
+		if (i & 1)
+			hook();
+	}
+	check_all(60);
+	leave_thread();
+}
+
 int main(int argc, char **argv)
 {
 	int status;
@@ -588,7 +626,8 @@ int main(int argc, char **argv)
 	if (own_publish(&own, UINT64_MAX))
 		return 1;
 	status = test_main(argc, argv, T(random_call_trees), T(threads_share_nodes), T(very_deep_stacks),
-		T(no_room_for_nodes), T(code_that_was_unmapped), T(signal_handlers), T(coroutines));
+		T(no_room_for_nodes), T(code_that_was_unmapped), T(signal_handlers), T(coroutines),
+		T(stacks_that_are_unmapped));
 	own_release(&own);
 	return status;
 }

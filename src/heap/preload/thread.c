@@ -84,6 +84,8 @@ static struct walk_state *walk_of(uint32_t ring)
 	at = sys6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at < 0 && at > -4096)
 		return NULL;
+	/* Most of its pages are never touched, and would be with the first one. */
+	sys3(SYS_madvise, at, bytes, MADV_NOHUGEPAGE);
 	return preload.walks[ring] = (struct walk_state *)at;
 }
 

@@ -327,18 +327,17 @@ static inline __attribute__((always_inline)) LOOKS_ANYWHERE bool step_common(
 
 /* ---- frames of the last walk ---- */
 
-/* Whether these words are all what they were. They are all read, without a look in between: that is what is fast. */
+/*
+ * Whether these words are all what they were. From the innermost outwards, and no further than the first that is not: up to there
+ * it is the stack that the thread is on, of which a walk would read the same words. What lies beyond may be left of another
+ * one that had the same addresses and is unmapped now. (The processor does not wait for one comparison before the next load.)
+ */
 static inline LOOKS_ANYWHERE bool words_hold(const struct walk_check *c, uint32_t count)
 {
-	uint64_t changed = 0, changed2 = 0;
-
-	for (; count >= 2; count -= 2, c += 2) {
-		changed |= load(c[0].at) ^ c[0].value;
-		changed2 |= load(c[1].at) ^ c[1].value;
-	}
-	if (count)
-		changed |= load(c->at) ^ c->value;
-	return !(changed | changed2);
+	while (count--)
+		if (__builtin_expect(load(c[count].at) != c[count].value, 0))
+			return false;
+	return true;
 }
 
 static inline uint32_t checks_of(const struct walk_state *s, uint32_t count)
