@@ -143,6 +143,20 @@ def samples_tell_what_they_can():
 
 
 @test
+def intervals_cover_the_truth():
+    """19 of 20 times; fewer than 15 of 20 come about once in 3000 times."""
+    covered = collections.Counter()
+    for _ in range(20):
+        expected, heap, _ = known(["leaks", "4000"], "--sample", "32K")
+        sites = {site["name"].split(".")[0]: site for site in heap["sites"]}
+        for name, numbers in expected.items():
+            low, high = sites[name]["ci95"] if name in sites else (0, 0)
+            covered[name] += low <= numbers["live_bytes"] <= high
+    for name, count in covered.items():
+        check(count >= 15, "%s: %d of 20 intervals have the truth" % (name, count))
+
+
+@test
 def the_rate_follows_the_wish():
     done = sonde("heap", "--overhead", "1", "-o", work("x"), "--", program("heap_truth"), "temporaries", "20000000")
     expect(done, 0, "at first", "at the end")
