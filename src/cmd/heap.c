@@ -342,7 +342,7 @@ int cmd_heap(int argc, char **argv)
 		return heap_record(argc, argv);
 	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
 		heap_record_help();
-		fputs("\n---- Or of a process that runs:\n\n", stdout);
+		fputs("\n---- Or, without a recording, what there is now in a process:\n\n", stdout);
 	}
 	status = options_parse(&heap_usage, argc, argv, &args, &rest);
 	if (status == OPTIONS_RUN)
