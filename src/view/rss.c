@@ -133,7 +133,8 @@ static void add_rows(const struct rss *r, const struct rss_options *o, enum rss_
 	vec_each(&r->rows, row) {
 		if (row->kind < first || row->kind > last)
 			continue;
-		if (shown++ >= o->top) {
+		/* What a heap is made of is always a few lines. */
+		if (shown++ >= o->top && row->kind >= RSS_ALLOCATOR) {
 			rest += row->bytes;
 			left++;
 			continue;
@@ -260,7 +261,7 @@ static int add_files(const struct rss *r, const struct rss_options *o, struct bu
 	}
 	if (!rc && files.len > o->top) {
 		buf_clear(&note);
-		buf_printf(&note, "%zu more files", files.len - o->top);
+		buf_printf(&note, "%zu more file%s", files.len - o->top, files.len - o->top == 1 ? "" : "s");
 		add_line(r, o, rest, note.data ? note.data : "", NULL, out);
 	}
 	buf_release(&note);
@@ -407,7 +408,9 @@ static void add_doubts(const struct rss *r, const struct rss_options *o, struct 
 		buf_str(out, " came while it was looked at, and are not in these numbers.\n");
 	}
 	if (r->stackless)
-		buf_printf(out, "The stacks of %" PRIu64 " threads were not found; they are in other lines.\n", r->stackless);
+		buf_printf(out, r->stackless == 1 ? "The stack of %" PRIu64 " thread was not found; it is in other lines.\n"
+						  : "The stacks of %" PRIu64 " threads were not found; they are in other lines.\n",
+			r->stackless);
 }
 
 /* ---- what to do about it ---- */

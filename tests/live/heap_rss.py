@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -214,6 +215,22 @@ adds_up_of("sqlite3", ["sqlite3", ":memory:"])
 adds_up_of("busybox", ["busybox", "sleep", "1000"])
 adds_up_of("perl", ["perl", "-e", "$| = 1; my %h = map { $_ => \"x$_\" } 1 .. 100000; print \"ready\\n\"; sleep 1000"],
            ready=True)
+
+
+@test
+def malloc_trim_gives_back_what_was_said():
+    child = start([program("heap_known"), "3"], ready=False)
+    child.stdout.readline()
+    check(child.stdout.readline() == b"ready\n", "it is not ready")
+    before = account(child.pid)
+    os.kill(child.pid, signal.SIGUSR1)
+    check(child.stdout.readline() == b"trimmed\n", "it does not answer")
+    after = account(child.pid)
+    adds_up(after, child.pid)
+    said, came = before["glibc"]["trim_bytes"], before["rss_bytes"] - after["rss_bytes"]
+    # It also merges the blocks of fastbins with their neighbours first, and so has some more.
+    check(said > MB and said - 65536 <= came <= 2 * said, "said %d, %d came back" % (said, came))
+    check(after["glibc"]["trim_bytes"] <= 65536, "%d are left" % after["glibc"]["trim_bytes"])
 
 
 @test

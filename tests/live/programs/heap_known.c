@@ -2,10 +2,11 @@
 /*
  * heap_known [THREADS]: blocks of known sizes in arenas of threads, some of them freed, some in fastbins and in the caches of
  * threads, some with a mapping of their own, touched and untouched. Then it says what mallinfo2(3) says, and stands
- * still.
+ * still; after SIGUSR1 it calls malloc_trim(3).
  */
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,11 @@ static void say(const char *text, int len)
 		_exit(1);
 }
 
+static void nothing(int number)
+{
+	(void)number;
+}
+
 int main(int argc, char **argv)
 {
 	int threads = argc > 1 ? atoi(argv[1]) : 4;
@@ -86,7 +92,11 @@ int main(int argc, char **argv)
 		"\"mapped\": %zu, \"mapped_count\": %zu, \"top\": %zu}\n",
 		info.arena, info.uordblks, info.fordblks, info.fsmblks, info.smblks, info.ordblks, info.hblkhd, info.hblks,
 		info.keepcost));
+	signal(SIGUSR1, nothing);
 	say("ready\n", 6);
+	pause();
+	malloc_trim(0);
+	say("trimmed\n", 8);
 	pause();
 	return large[0] != NULL;
 }
