@@ -15,7 +15,7 @@ static const struct command {
 	{"stack", cmd_stack, "the stack of every thread, once"},
 	{"heap", cmd_heap, "what holds the memory: who allocated it, what leaks, what is only churn"},
 	{"record", cmd_record, "sample programs and write down where they spend their time"},
-	{"report", cmd_report, "show where the time went: text, JSON, a flame graph"},
+	{"report", cmd_report, "show where the time went, or the memory: text, JSON, a flame graph"},
 	{"diff", cmd_diff, "what two recordings of allocations have different"},
 	{"convert", cmd_convert, "write a recording in the format of another tool"},
 	{"doctor", cmd_doctor, "what works on this machine, what does not, and what fixes it"},

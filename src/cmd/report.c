@@ -56,7 +56,8 @@ static const struct options_usage usage = {
 		 "named). Without options: one screen with the facts, the hottest functions, the "
 		 "hottest paths and the threads. Shares are shares of CPU time; of recordings with "
 		 "--wall or --off-cpu, of the time for which threads were watched, and text sets "
-		 "threads apart that only waited.",
+		 "threads apart that only waited. Of a recording of allocations (sonde heap): who holds the "
+		 "memory, docs/HEAP.md.",
 	.options = report_options,
 	.examples =
 		{
@@ -125,6 +126,8 @@ static int find_default(const char *path, struct err *err)
 {
 	if (strcmp(path, DEFAULT_RECORDING) || !access(path, F_OK))
 		return 0;
+	if (!access("heap.sonde", F_OK))
+		return err_set(err, ENOENT, "there is no %s here; for the allocations: sonde report heap.sonde", path);
 	return err_set(
 		err, ENOENT, "there is no %s here: run sonde record first, or name a file", path);
 }

@@ -183,8 +183,9 @@ uint32_t heap_site_level(const struct profile *p, uint32_t stack, uint32_t *ret_
 /* Live bytes of so many sites at each moment. `ret` and `ret_variance` (may be NULL) have room for moments.len. */
 void heap_line(const struct profile *p, const uint32_t *sites, size_t count, double *ret, double *ret_variance);
 
-/* From live bytes at each moment (heap_line()). `weight`: heap_weight() of these bytes. */
-struct heap_growth heap_growth_of(const struct profile *p, const double *line, const double *variance, double weight);
+/* From live bytes at each moment (heap_line()) of sites with this sum. */
+struct heap_growth heap_growth_of(const struct profile *p, const double *line, const double *variance,
+	const struct heap_sum *sum);
 
 /* Sums of shapes of so many sites; `sites` NULL: of all, and `count` means nothing. */
 void heap_shape_sum(const struct profile *p, const uint32_t *sites, size_t count, enum heap_shape kind,

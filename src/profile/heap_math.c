@@ -101,6 +101,7 @@ struct window {
 	const uint64_t *times;
 	const double *line, *variance;
 	double weight; /* of one more block that was not sampled; 0: exact */
+	double block;  /* bytes of a usual one: lines go up in such steps */
 	size_t from, to;
 };
 
@@ -196,6 +197,8 @@ static struct slope slope_of(const struct window *w)
 	s.rate = f.ty / f.tt;
 	variance = residual_variance(w, &f, s.rate, &freedom) * f.weight / f.tt;
 	variance += sampling_variance(w);
+	/* At either end a block more or less. */
+	variance += pow(w->block / seconds(w, w->to - 1), 2) / 6;
 	s.low = s.rate - student(freedom) * sqrt(variance);
 	s.high = s.rate + hypot(student(freedom) * sqrt(variance), NONE_SEEN * w->weight / seconds(w, w->to - 1));
 	return s;
@@ -221,9 +224,12 @@ static bool is_flat(const struct window *w)
 }
 
 /* The moments of the range, without the start: programs set themselves up then. */
-static struct window whole_window(const struct profile_heap *h, const double *line, const double *variance, double weight)
+static struct window whole_window(const struct profile_heap *h, const double *line, const double *variance,
+	const struct heap_sum *sum)
 {
-	struct window w = {.times = h->moments.data, .line = line, .variance = variance, .weight = weight, .to = h->moments.len};
+	struct window w = {.times = h->moments.data, .line = line, .variance = variance, .to = h->moments.len,
+		.weight = heap_weight(h, sum, true),
+		.block = sum->number[HEAP_ALLOCATED_BYTES] / fmax(sum->number[HEAP_ALLOCATED], 1)};
 	uint64_t start = h->from_ns + (h->range ? 0 : (h->to_ns - h->from_ns) / 10);
 
 	while (w.to && w.times[w.to - 1] > h->to_ns)
@@ -290,9 +296,10 @@ static struct course course_of(const struct window *all, const struct window *la
 	return c;
 }
 
-struct heap_growth heap_growth_of(const struct profile *p, const double *line, const double *variance, double weight)
+struct heap_growth heap_growth_of(const struct profile *p, const double *line, const double *variance,
+	const struct heap_sum *sum)
 {
-	struct window all = whole_window(p->heap, line, variance, weight), late, from;
+	struct window all = whole_window(p->heap, line, variance, sum), late, from;
 	struct heap_growth g = {.trend = HEAP_TREND_UNKNOWN};
 	struct course c;
 

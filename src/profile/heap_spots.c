@@ -173,7 +173,7 @@ static void sort(struct build *b)
 		s->first = next;
 		next += s->count;
 		heap_line(b->p, b->out.order.data + s->first, s->count, b->line, b->variance);
-		s->growth = heap_growth_of(b->p, b->line, b->variance, heap_weight(b->p->heap, &s->sum, true));
+		s->growth = heap_growth_of(b->p, b->line, b->variance, &s->sum);
 	}
 	if (b->out.spots.len)
 		qsort_r(b->out.spots.data, b->out.spots.len, sizeof(*b->out.spots.data), compare_spots, b);

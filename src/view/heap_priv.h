@@ -52,7 +52,8 @@ void heap_count(struct buf *out, double count);
 void heap_bytes_cell(struct buf *out, size_t columns, double bytes);
 void heap_count_cell(struct buf *out, size_t columns, double count);
 void heap_range(struct buf *out, struct heap_interval i, bool bytes); /* "1.2 MiB to 1.5 MiB" */
-void heap_rate(struct buf *out, const struct heap_growth *g);         /* "960 KiB a minute (900 KiB to 1.0 MiB)" */
+/* "960 KiB a minute (900 KiB to 1.0 MiB)"; brief: without the interval. */
+void heap_rate(struct buf *out, const struct heap_growth *g, bool brief);
 /* "remember (server.c:70)", "f in libfoo.so"; in about so many columns, 0: any number */
 void heap_spot_name(const struct profile *p, const struct heap_spot *spot, size_t columns, bool unicode, struct buf *out);
 void heap_thread_name(const struct profile *p, uint32_t thread, struct buf *out); /* with its tid */

@@ -167,7 +167,7 @@ static void growth_line(struct heap_text *v, const struct heap_spot *spot)
 	buf_str(v->out, v->t->unicode ? "  → " : "  -> ");
 	heap_spot_name(v->p, spot, 0, true, v->out);
 	buf_str(v->out, " grows all the time: ");
-	heap_rate(v->out, &spot->growth);
+	heap_rate(v->out, &spot->growth, false);
 	paint_off(v->out, v->t, PAINT_BAD);
 	end_line(v);
 }
@@ -286,7 +286,7 @@ static int spot_second_line(struct heap_text *v, const struct heap_spot *spot)
 	if (spot->growth.trend == HEAP_TREND_GROWS) {
 		paint_on(v->out, v->t, PAINT_BAD);
 		buf_str(v->out, "grows ");
-		heap_rate(v->out, &spot->growth);
+		heap_rate(v->out, &spot->growth, true);
 		paint_off(v->out, v->t, PAINT_BAD);
 		buf_str(v->out, dot(v));
 	}
@@ -754,7 +754,7 @@ static void trend_line(struct heap_text *v, const struct heap_growth *g)
 
 	buf_printf(v->out, "  %-22s  %s", "over time", words[g->trend]);
 	if (g->trend == HEAP_TREND_GROWS || g->trend == HEAP_TREND_SHRINKS)
-		heap_rate(v->out, g);
+		heap_rate(v->out, g, false);
 	buf_char(v->out, '\n');
 }
 

@@ -66,7 +66,7 @@ void heap_range(struct buf *out, struct heap_interval i, bool bytes)
 }
 
 /* By the second, the minute or the hour, so that it is a number one can think of. */
-void heap_rate(struct buf *out, const struct heap_growth *g)
+void heap_rate(struct buf *out, const struct heap_growth *g, bool brief)
 {
 	double per = fabs(g->rate) >= 1 << 20 ? 1 : fabs(g->rate) >= 1024 ? 60 : 3600;
 	const char *unit = per == 1 ? "a second" : per == 60 ? "a minute" : "an hour";
@@ -78,7 +78,7 @@ void heap_rate(struct buf *out, const struct heap_growth *g)
 	out->failed |= rate.failed || low.failed || high.failed;
 	if (!out->failed) {
 		buf_printf(out, "%s %s", rate.data, unit);
-		if (strcmp(low.data, rate.data) || strcmp(high.data, rate.data))
+		if (!brief && (strcmp(low.data, rate.data) || strcmp(high.data, rate.data)))
 			buf_printf(out, " (%s to %s)", low.data, high.data);
 	}
 	buf_release(&rate);
