@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #define FIRST_SLOTS 256u
+#define SMALL_SLOTS (1u << 18)  /* 8 MiB: here looking for a block costs more than memory does */
 #define HUGE_BYTES (4u << 20)   /* from here on large pages are asked for: blocks are looked up all over the table */
 #define RELEASE_BYTES (2u << 20) /* of the old table at once, while a new one is filled */
 
@@ -51,7 +52,9 @@ static int resize(struct live *l, size_t slot_count)
 
 int live_reserve(struct live *l)
 {
-	if (l->count + 1 <= l->slot_count / 4 * 3)
+	size_t most = l->slot_count <= SMALL_SLOTS ? l->slot_count / 2 : l->slot_count / 4 * 3;
+
+	if (l->count + 1 <= most)
 		return 0;
 	return resize(l, l->slot_count ? l->slot_count * 2 : FIRST_SLOTS);
 }
