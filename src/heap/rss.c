@@ -334,7 +334,7 @@ static uint64_t add_rest(struct rss_work *w, const struct rss_mapping *m)
 	if (is_file(m->kind) && m->sizes.anonymous >= rest)
 		copies = rest;
 	rss_add(w, m->kind, m->name, &(struct rss_row){.bytes = rest - copies, .swap = copies ? 0 : swap,
-		.size = m->m.end - m->m.start, .count = 1});
+		.size = m->m.end - m->m.start, .count = rest || swap});
 	if (copies)
 		rss_add(w, RSS_FILE_WRITTEN, m->name, &(struct rss_row){.bytes = copies, .swap = swap, .count = 1});
 	return m->claimed - claimed;
