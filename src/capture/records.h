@@ -76,6 +76,9 @@ enum record_type {
 	RECORD_HEAP_FLOW = 22,
 	RECORD_HEAP_THREAD = 23,
 	RECORD_HEAP_TOTAL = 24,
+	RECORD_MARK = 25,
+	RECORD_COUNTER = 26,
+	RECORD_COUNTER_VALUE = 27,
 };
 
 struct record_header {
@@ -410,6 +413,53 @@ struct record_heap_total {
 	double ended, ended_bytes; /* of live: what processes that have ended had at their end; no part of a peak after that */
 };
 
+/* ---- what programs say themselves (sonde/capture.h) ---- */
+
+enum mark_severity {
+	MARK_NO_MESSAGE = 0, /* a mark */
+	MARK_DEBUG = 1,
+	MARK_INFO = 2,
+	MARK_MESSAGE = 3,
+	MARK_WARNING = 4,
+	MARK_CRITICAL = 5,
+	MARK_ERROR = 6,
+};
+
+/* Something took from time_ns for duration_ns, in the words of the program; or it says something: then `group` is the
+ * part of the program that does, and `name` is none. Records stand in the order in which the marks ended. */
+struct record_mark {
+	struct record_header header;
+	uint64_t time_ns, duration_ns;
+	uint32_t pid, tid;
+	uint32_t group, name, message; /* strings; CAPTURE_NONE: empty */
+	uint8_t severity;              /* enum mark_severity */
+	uint8_t pad[3];
+};
+
+enum counter_kind {
+	COUNTER_INT64 = 0,
+	COUNTER_DOUBLE = 1,
+};
+
+/* A counter of a process. Values may stand before it. */
+struct record_counter {
+	struct record_header header;
+	uint32_t id; /* counted up from 0, by first mention */
+	uint32_t pid;
+	uint32_t group, name, description; /* strings; CAPTURE_NONE: empty */
+	uint8_t kind;                      /* enum counter_kind */
+	uint8_t pad[3];
+};
+
+/* The value of a counter from time_ns on. */
+struct record_counter_value {
+	struct record_header header;
+	uint64_t time_ns;
+	uint64_t value;   /* an int64_t, or the bits of a double */
+	uint32_t counter; /* id */
+	uint32_t tid;     /* who set it */
+};
+
 enum loss_kind {
 	LOSS_RING = 0,          /* samples the kernel dropped because the ring was full */
 	LOSS_THROTTLE = 1,      /* times the kernel throttled the event */
@@ -423,6 +473,7 @@ enum loss_kind {
 	LOSS_HEAP = 9,          /* allocations and frees that were not written down */
 	LOSS_HEAP_EARLY = 10,   /* calls of the allocator before there was anything to write to */
 	LOSS_HEAP_STACK = 11,   /* allocations without a whole stack, for want of room */
+	LOSS_NOTE = 12,         /* things that programs said and for which there was no room */
 	LOSS_KIND_COUNT,
 };
 
@@ -499,6 +550,9 @@ _Static_assert(sizeof(struct record_heap_shape) == 24, "part of the format");
 _Static_assert(sizeof(struct record_heap_flow) == 48, "part of the format");
 _Static_assert(sizeof(struct record_heap_thread) == 64, "part of the format");
 _Static_assert(sizeof(struct record_heap_total) == 128, "part of the format");
+_Static_assert(sizeof(struct record_mark) == 48, "part of the format");
+_Static_assert(sizeof(struct record_counter) == 32, "part of the format");
+_Static_assert(sizeof(struct record_counter_value) == 32, "part of the format");
 _Static_assert(sizeof(struct record_loss) == 32, "part of the format");
 _Static_assert(sizeof(struct record_symbol_level) == 16, "part of the format");
 _Static_assert(sizeof(struct record_symbol) == 24, "part of the format");

@@ -283,6 +283,14 @@ static size_t tidy_record(enum record_type type, void *record)
 	case RECORD_HEAP_TOTAL:
 		((struct record_heap_total *)record)->pad = 0;
 		return sizeof(struct record_heap_total);
+	case RECORD_MARK:
+		memset(((struct record_mark *)record)->pad, 0, 3);
+		return sizeof(struct record_mark);
+	case RECORD_COUNTER:
+		memset(((struct record_counter *)record)->pad, 0, 3);
+		return sizeof(struct record_counter);
+	case RECORD_COUNTER_VALUE:
+		return sizeof(struct record_counter_value);
 	case RECORD_COST:
 		return sizeof(struct record_cost);
 	default:

@@ -52,7 +52,7 @@ size_t capture_frame_count(const struct capture_writer *w);
 struct record_frame capture_frame_get(const struct capture_writer *w, uint32_t id);
 
 /* Any record without a tail (process, thread, exit, mapping, sample, off_cpu, thread_times, loss,
- * cost, those of the heap but its shapes): `bytes` is its size; type and size are filled in. */
+ * cost, marks and counters, those of the heap but its shapes): `bytes` is its size; type and size are filled in. */
 void capture_record(struct capture_writer *w, enum record_type type, void *record, size_t bytes);
 void capture_meta(struct capture_writer *w, const char *key, const char *value);
 void capture_symbol(struct capture_writer *w, uint32_t frame, uint8_t reason,

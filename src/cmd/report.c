@@ -115,6 +115,8 @@ static int draw(const struct report_args *args, struct profile *p, FILE *out, st
 		rc = view_tree(p, &o, &text, err);
 	else
 		rc = view_summary(p, &o, &text, err);
+	if (!rc && !args->json && !args->svg && !args->tree)
+		rc = view_notes(p, &o, args->text, &text, err);
 	if (!rc)
 		fwrite(text.data, 1, text.len, out);
 	buf_release(&text);

@@ -100,6 +100,10 @@ static void take(struct heap_collector *c, struct watched *w, const struct heap_
 		thread_began(c, w, e);
 		return;
 	}
+	if (w->says) {
+		collect_said(c, w, e);
+		return;
+	}
 	if (e->type == SHARE_MODULES) {
 		session_read_maps(c->session, w->pid, NULL);
 		return;
@@ -132,7 +136,8 @@ static void take_events(void *ctx, const struct heap_event *events, size_t count
 	struct heap_collector *c = ctx;
 
 	for (size_t i = 0; i < count; i++)
-		heap_model_prefetch(c->model, &events[i]);
+		if (events[i].type < SHARE_MARK)
+			heap_model_prefetch(c->model, &events[i]);
 	for (size_t i = 0; i < count; i++) {
 		struct watched *w = of_event(c, &events[i]);
 
@@ -159,6 +164,8 @@ static int open_all(struct heap_collector *c, struct err *err)
 		rc = heap_readers_new(&reader_ops, c, &c->readers, err);
 	if (!rc)
 		rc = heap_rules_new(&c->rules, err);
+	if (!rc)
+		rc = heap_notes_new(c->writer, c->session, &c->notes, err);
 	return rc ? rc : heap_model_new(&c->model, err);
 }
 
@@ -207,6 +214,7 @@ void heap_collector_free(struct heap_collector *c)
 	heap_readers_free(c->readers);
 	heap_rules_free(c->rules);
 	heap_model_free(c->model);
+	heap_notes_free(c->notes);
 	hello_free(c->hello);
 	vec_release(&c->modules);
 	vec_release(&c->unseen);
@@ -332,7 +340,7 @@ static uint64_t resident_bytes(const struct heap_collector *c)
 	uint64_t sum = 0, bytes;
 
 	for (uint32_t i = 0; i < c->slots; i++)
-		if (c->watched[i] && !usage_memory(c->watched[i]->pid, &bytes, NULL))
+		if (c->watched[i] && !c->watched[i]->says && !usage_memory(c->watched[i]->pid, &bytes, NULL))
 			sum += bytes;
 	return sum;
 }

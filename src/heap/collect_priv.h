@@ -5,6 +5,7 @@
 
 #include "base/vec.h"
 #include "heap/collect.h"
+#include "heap/notes.h"
 #include "heap/reader.h"
 #include "heap/tables.h"
 
@@ -12,6 +13,8 @@
 struct watched {
 	uint32_t number; /* of heap/reader.h */
 	pid_t pid, own_pid;
+	bool says;       /* memory in which the program says things itself, besides that of its allocations; any number */
+	uint64_t inode, reread_ns; /* of what says: of the memory; when its code was looked at last */
 	int pid_fd;      /* -1: it cannot be had, and its end is looked for */
 	struct heap_tables *tables;
 	uint32_t modules_done;
@@ -30,6 +33,7 @@ struct heap_collector {
 	struct hello *hello;
 	struct heap_readers *readers;
 	struct heap_model *model;
+	struct heap_notes *notes;
 	struct heap_rules *rules;
 	int epoll_fd;
 	struct watched *watched[HEAP_PROCESSES]; /* by slot */
@@ -61,6 +65,9 @@ struct watched *collect_find(struct heap_collector *c, pid_t pid);
 /* Reads what is mapped and publishes the tables of that, when it has changed. */
 void collect_modules(struct heap_collector *c, struct watched *w, uint64_t ns);
 
+/* The same when nothing says that it has: some code is not known. */
+void collect_modules_again(struct heap_collector *c, struct watched *w, uint64_t ns);
+
 /* Looks for threads that are gone, and what those that are there are called now. */
 void collect_threads(struct heap_collector *c, struct watched *w, uint64_t now_ns);
 
@@ -69,6 +76,13 @@ void collect_unseen(struct heap_collector *c, const struct watched *w, uint64_t 
 
 /* What was lost since it was told last. */
 void collect_losses(struct heap_collector *c, struct watched *w);
+
+/* collect_said.c: an event of a program that says things itself. */
+void collect_said(struct heap_collector *c, struct watched *w, const struct heap_event *e);
+
+/* Another memory of the process said hello: those that are not mapped any more were of programs before exec, or of
+ * objects that are gone. */
+void collect_said_over(struct heap_collector *c, const struct watched *by);
 
 /* collect.c: whether the recording is one of memory, not of time. */
 bool collect_of_memory(const struct heap_collector *c);

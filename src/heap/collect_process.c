@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,9 +24,18 @@
 struct watched *collect_find(struct heap_collector *c, pid_t pid)
 {
 	for (uint32_t i = 0; i < c->slots; i++)
-		if (c->watched[i] && c->watched[i]->pid == pid)
+		if (c->watched[i] && c->watched[i]->pid == pid && !c->watched[i]->says)
 			return c->watched[i];
 	return NULL;
+}
+
+/* More memory of the same process. */
+static bool has_another(const struct heap_collector *c, const struct watched *w)
+{
+	for (uint32_t i = 0; i < c->slots; i++)
+		if (c->watched[i] && c->watched[i] != w && c->watched[i]->pid == w->pid)
+			return true;
+	return false;
 }
 
 /* ---- mappings ---- */
@@ -65,6 +75,14 @@ void collect_modules(struct heap_collector *c, struct watched *w, uint64_t ns)
 
 	if (counted.wanted == w->modules_done)
 		return;
+	session_read_maps(c->session, w->pid, NULL);
+	publish(c, w, counted, ns);
+}
+
+void collect_modules_again(struct heap_collector *c, struct watched *w, uint64_t ns)
+{
+	struct counted counted = count_modules(c, w);
+
 	session_read_maps(c->session, w->pid, NULL);
 	publish(c, w, counted, ns);
 }
@@ -177,11 +195,22 @@ static void enter_session(struct heap_collector *c, const struct watched *w, boo
 
 static int prepare(struct heap_collector *c, struct watched *w, struct err *err)
 {
-	int rc = heap_model_process(c->model, w->number, (uint32_t)w->pid, c->options.precision, err);
+	int rc = heap_model_process(
+		c->model, w->number, (uint32_t)w->pid, w->says ? HEAP_EXACT : c->options.precision, err);
+
+	if (!rc && w->says)
+		heap_model_apart(c->model, w->number);
 
 	return rc ? rc
 		  : heap_tables_new(c->rules, heap_readers_tables(c->readers, w->number),
 			    heap_readers_shared(c->readers, w->number), 0, &w->tables, err);
+}
+
+static uint64_t inode_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? 0 : (uint64_t)st.st_ino;
 }
 
 /* It is told to do nothing, and not to wait for us. */
@@ -195,11 +224,12 @@ static void turn_away(struct heap_collector *c, uint32_t number)
 int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, enum heap_how how, struct err *err)
 {
 	struct watched *before = collect_find(c, pid), *w;
-	uint64_t now = clock_monotonic_ns();
+	uint64_t now = clock_monotonic_ns(), inode = inode_of(fd);
 	struct counted counted;
 	struct identity who;
 	uint32_t number;
 	int rc = heap_readers_add(c->readers, fd, (uint32_t)pid, &number, err);
+	bool says = !rc && heap_readers_header(c->readers, number)->mode == SHARE_PROGRAM;
 
 	if (rc)
 		return rc;
@@ -208,20 +238,30 @@ int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, en
 		turn_away(c, number);
 		return c->options.only_pid && c->options.only_pid != pid ? 0 : err_nomem(err);
 	}
-	if (before)
+	if (before && !says)
 		collect_end(c, before, true, now);
-	*w = (struct watched){.number = number, .pid = pid, .own_pid = own_pid, .pid_fd = -1};
+	*w = (struct watched){
+		.number = number, .pid = pid, .own_pid = own_pid, .says = says, .inode = inode, .pid_fd = -1};
 	c->watched[HEAP_SLOT(number)] = w;
 	if (HEAP_SLOT(number) >= c->slots)
 		c->slots = HEAP_SLOT(number) + 1;
 	watch_end(c, w); /* while it waits for its tables */
 	counted = count_modules(c, w);
-	enter_session(c, w, before, now);
+	if (says)
+		collect_said_over(c, w);
+	if (!says || !has_another(c, w))
+		enter_session(c, w, before, now);
+	else
+		session_read_maps(c->session, pid, NULL);
 	rc = prepare(c, w, err);
 	if (rc) {
 		heap_readers_stop(c->readers, number);
 		free_watched(c, w);
 		return rc;
+	}
+	if (says) {
+		publish(c, w, counted, FIRST_TABLES_NS);
+		return 0;
 	}
 	identify(w, &who);
 	publish(c, w, counted, FIRST_TABLES_NS);
@@ -242,10 +282,10 @@ void collect_losses(struct heap_collector *c, struct watched *w)
 	const uint64_t *old = w->losses.lost;
 
 	heap_readers_losses(c->readers, w->number, &now);
-	session_lost(c->session, LOSS_HEAP,
+	session_lost(c->session, w->says ? LOSS_NOTE : LOSS_HEAP,
 		now.lost[SHARE_LOST_CHUNK] - old[SHARE_LOST_CHUNK] + now.lost[SHARE_LOST_RING] - old[SHARE_LOST_RING] +
 			now.lost[SHARE_LOST_REENTERED] - old[SHARE_LOST_REENTERED]);
-	session_lost(c->session, LOSS_HEAP_EARLY, now.lost[SHARE_LOST_EARLY] - old[SHARE_LOST_EARLY]);
+	session_lost(c->session, w->says ? LOSS_NOTE : LOSS_HEAP_EARLY, now.lost[SHARE_LOST_EARLY] - old[SHARE_LOST_EARLY]);
 	session_lost(c->session, LOSS_HEAP_STACK,
 		now.lost[SHARE_LOST_NODE] - old[SHARE_LOST_NODE] + now.nodes_wrong - w->losses.nodes_wrong);
 	c->stats.gave_up += gave_up && !w->gave_up;
@@ -258,7 +298,7 @@ void collect_end(struct heap_collector *c, struct watched *w, bool exec, uint64_
 {
 	collect_losses(c, w);
 	heap_model_process_ended(c->model, collect_of_memory(c) ? c->writer : NULL, w->number, now_ns);
-	if (!exec)
+	if (!exec && !has_another(c, w))
 		session_exited(c->session, w->pid, w->pid, now_ns);
 	free_watched(c, w);
 }

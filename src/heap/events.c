@@ -220,6 +220,8 @@ static enum event_result other_event(
 	case SHARE_MARK:
 	case SHARE_COUNTER:
 	case SHARE_CODE:
+	case SHARE_LOG:
+	case SHARE_POOL:
 		return noted(set, p, r, w, e);
 	default:
 		return EVENT_WRONG;

@@ -98,6 +98,36 @@ int heap_model_process(
 	return 0;
 }
 
+void heap_model_apart(struct heap_model *m, uint32_t number)
+{
+	struct watched *p = watched_of(m, number);
+
+	if (p)
+		p->apart = true;
+}
+
+void sums_keep(const struct heap_model *m, struct kept_sums *ret)
+{
+	*ret = (struct kept_sums){m->living, m->ended, m->allocated, m->temporary, m->freed_unknown, m->peak_bytes,
+		m->peak_variance, m->peak_ns, m->epoch, m->samples, m->live_blocks, m->missed_frees};
+}
+
+void sums_put_back(struct heap_model *m, const struct kept_sums *kept)
+{
+	m->living = kept->living;
+	m->ended = kept->ended;
+	m->allocated = kept->allocated;
+	m->temporary = kept->temporary;
+	m->freed_unknown = kept->freed_unknown;
+	m->peak_bytes = kept->peak_bytes;
+	m->peak_variance = kept->peak_variance;
+	m->peak_ns = kept->peak_ns;
+	m->epoch = kept->epoch;
+	m->samples = kept->samples;
+	m->live_blocks = kept->live_blocks;
+	m->missed_frees = kept->missed_frees;
+}
+
 /* ---- what a block stands for ---- */
 
 /* The number of a rate. There are few, unless a target says nonsense: then it gets the last one. */
@@ -484,18 +514,12 @@ void heap_model_prefetch(struct heap_model *m, const struct heap_event *e)
 	m->ahead[m->ahead_to++ % AHEAD] = e;
 }
 
-uint64_t heap_model_take(struct heap_model *m, const struct heap_event *e, uint32_t stack)
+static uint64_t take(struct heap_model *m, struct watched *p, const struct heap_event *e, uint32_t stack)
 {
-	struct watched *p = watched_of(m, e->process);
-	struct thread *t;
+	struct thread *t = m->last_threads[e->tid % LAST_THREADS];
 	uint64_t gone = 0;
 	bool missed = false;
 
-	while (m->ahead_from != m->ahead_to)
-		prefetch_freed(m, m->ahead[m->ahead_from++ % AHEAD]);
-	if (!p || e->type > SHARE_FREE_STACK_LAST)
-		return 0;
-	t = m->last_threads[e->tid % LAST_THREADS];
 	if (!t || t->process != e->process || t->tid != e->tid)
 		t = thread_of(m, p, e->tid);
 	if (!t) {
@@ -530,5 +554,23 @@ uint64_t heap_model_take(struct heap_model *m, const struct heap_event *e, uint3
 	default:
 		break;
 	}
+	t->changed &= !p->apart;
 	return p->precision == HEAP_EXACT ? 0 : gone;
+}
+
+uint64_t heap_model_take(struct heap_model *m, const struct heap_event *e, uint32_t stack)
+{
+	struct watched *p = watched_of(m, e->process);
+	struct kept_sums kept;
+
+	while (m->ahead_from != m->ahead_to)
+		prefetch_freed(m, m->ahead[m->ahead_from++ % AHEAD]);
+	if (!p || e->type > SHARE_FREE_STACK_LAST)
+		return 0;
+	if (!p->apart)
+		return take(m, p, e, stack);
+	sums_keep(m, &kept);
+	take(m, p, e, stack);
+	sums_put_back(m, &kept);
+	return 0;
 }

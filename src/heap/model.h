@@ -38,6 +38,10 @@ void heap_model_free(struct heap_model *m); /* NULL is fine */
 int heap_model_process(
 	struct heap_model *m, uint32_t number, uint32_t pid, enum heap_precision precision, struct err *err);
 
+/* What it allocates is no part of any total, and its threads are not told of: blocks of an allocator of the program's
+ * own lie in others, that are counted. Right after heap_model_process(). */
+void heap_model_apart(struct heap_model *m, uint32_t number);
+
 /*
  * It has ended, by exit or exec. What was live stays counted as live in its sites, and is no part of a peak any more. With a
  * writer (NULL is fine) the shapes of what was live are written. Call it after its last events.

@@ -70,6 +70,7 @@ struct flow {
 struct watched {
 	uint32_t number, pid;
 	uint8_t precision;
+	bool apart;           /* heap_model_apart() */
 	struct live live;
 	uint32_t first_site;  /* list of its sites */
 	uint32_t merged_site; /* of all that found no place; NO_SITE: none so far */
@@ -160,6 +161,15 @@ static inline void site_note_peak(const struct heap_model *m, struct site *s)
 }
 
 /* model.c */
+
+/* What is left as it was when something happens in a process that is apart. */
+struct kept_sums {
+	struct sums living, ended, allocated;
+	double temporary, freed_unknown, peak_bytes, peak_variance;
+	uint64_t peak_ns, epoch, samples, live_blocks, missed_frees;
+};
+void sums_keep(const struct heap_model *m, struct kept_sums *ret);
+void sums_put_back(struct heap_model *m, const struct kept_sums *kept);
 
 /* One that was chosen by a rate. */
 struct weight weigh_sampled(const struct rate *r, uint64_t size);

@@ -240,9 +240,11 @@ static void end_site(struct heap_model *m, struct site *s)
 void heap_model_process_ended(struct heap_model *m, struct capture_writer *w, uint32_t number, uint64_t time_ns)
 {
 	struct watched *p = watched_of(m, number);
+	struct kept_sums kept;
 
 	if (!p)
 		return;
+	sums_keep(m, &kept);
 	if (w) {
 		for (uint32_t id = p->first_site; id != NO_SITE; id = m->sites[id].next)
 			write_site(m, w, time_ns, id);
@@ -259,6 +261,8 @@ void heap_model_process_ended(struct heap_model *m, struct capture_writer *w, ui
 	}
 	memset(m->last_threads, 0, sizeof(m->last_threads));
 	m->live_blocks -= p->live.count;
+	if (p->apart)
+		sums_put_back(m, &kept);
 	live_release(&p->live);
 	free(p);
 	m->processes[HEAP_SLOT(number)] = NULL;

@@ -205,13 +205,17 @@ enum share_event {
 	SHARE_PROCESS_END = 13,
 	SHARE_FREE_LAST = 14,  /* as FREE, of a sampled block that is the last one its thread allocated, sampled or not */
 	SHARE_FREE_STACK_LAST = 15, /* the same, as FREE_STACK */
-	/* Of programs themselves: struct share_note; word 2: all its bytes. */
-	SHARE_MARK = 32,       /* address: how long it took, by the clock; then group, name, message */
-	SHARE_COUNTER = 33,    /* address: number of the counter; then group, name, description; word 3: its kind */
+	/* Of programs themselves. With texts: struct share_note; word 2: all its bytes; word 3: its `value`. Memory of
+	 * SHARE_PROGRAM has the clock SHARE_CLOCK_MONOTONIC. */
+	SHARE_MARK = 32,       /* address: how long it took, ns; word 3: when it began; then group, name, message */
+	SHARE_COUNTER = 33,    /* address: number of the counter; word 3: 1: its values are doubles, 0: int64_t; then group,
+				* name, description */
 	SHARE_VALUE = 34,      /* address: number of the counter; word 2: its value, int64_t or double */
 	SHARE_CODE = 35,       /* address: where code was made; word 3: its bytes; then its name and file */
 	SHARE_OWN_ALLOC = 36,  /* as ALLOC, of an allocator of the program's; then its pool's number, 0: none */
 	SHARE_OWN_FREE = 37,   /* as FREE; then its pool's number */
+	SHARE_LOG = 38,        /* word 3: severity, 1 (debug) to 6 (error); then domain, message */
+	SHARE_POOL = 39,       /* address: number of the pool; then its name */
 };
 
 #define SHARE_WORD(type, address) ((uint64_t)(type) << 56 | ((uint64_t)(address) & ((1ull << 56) - 1)))

@@ -152,6 +152,7 @@ double heap_weight(const struct profile_heap *heap, const struct heap_sum *sum, 
 struct heap_spot {
 	uint32_t function; /* index; PROFILE_NONE: there is no stack */
 	uint32_t line;     /* 0: not known */
+	uint32_t pool;     /* function that stands for an allocator of the program's own; PROFILE_NONE: malloc */
 	const char *file;  /* NULL: not known */
 	struct heap_sum sum;
 	struct heap_growth growth;
@@ -173,6 +174,10 @@ struct heap_spots {
 /* Sorted. *ret is untouched after a failure. The profile must have a heap. */
 int heap_spots_build(const struct profile *p, enum heap_order order, struct heap_spots *ret, struct err *err);
 void heap_spots_release(struct heap_spots *s);
+
+/* What stands in a stack for an allocator of the program's own, a function "[pool NAME]"; PROFILE_NONE: malloc has given
+ * the block. Blocks of pools lie in others, and are not in the sum of all sites. */
+uint32_t heap_pool_of(const struct profile *p, uint32_t stack);
 
 /* The level of the code that a site's memory is for, and the stack node whose frame it is in; both PROFILE_NONE
  * without a stack. */

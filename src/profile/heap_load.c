@@ -508,7 +508,8 @@ static void finish_sites(struct loader *l)
 			find_leaked(l, s);
 		if (!h->peak_ns && h->range)
 			s->sum.number[HEAP_PEAK] = s->sum.number[HEAP_PEAK_BYTES] = 0;
-		heap_sum_add(&h->sum, &s->sum);
+		if (heap_pool_of(l->p, s->stack) == PROFILE_NONE)
+			heap_sum_add(&h->sum, &s->sum);
 	}
 }
 

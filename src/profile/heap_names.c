@@ -17,7 +17,8 @@ static const char *const allocators[] = {"malloc", "calloc", "realloc", "realloc
 
 /* The same by how they begin. */
 static const char *const allocator_starts[] = {"mi_", "_mi_", "je_", "_rjem_", "tc_malloc", "tc_calloc", "tc_realloc",
-	"tc_new", "tc_memalign", "__rdl_", "__rg_", "__rustc::__r", "PyMem_", "_PyMem_", "alloc::alloc::"};
+	"tc_new", "tc_memalign", "__rdl_", "__rg_", "__rustc::__r", "PyMem_", "_PyMem_", "alloc::alloc::",
+	"[pool "};
 
 /* What stands between the one who wants memory and the allocator: the C++ and Rust standard libraries. */
 static const char *const library_starts[] = {"std::", "__gnu_cxx::", "alloc::raw_vec::", "<alloc::", "<T as alloc::",
@@ -106,6 +107,18 @@ uint32_t heap_find_level(const struct profile *p, uint32_t stack, const uint8_t 
 	}
 	*ret_node = best_node;
 	return best;
+}
+
+uint32_t heap_pool_of(const struct profile *p, uint32_t stack)
+{
+	const struct profile_function *f;
+	uint32_t function;
+
+	if (stack == PROFILE_NONE)
+		return PROFILE_NONE;
+	function = p->levels.data[p->frames.data[p->nodes.data[stack].frame].first_level].function;
+	f = &p->functions.data[function];
+	return f->module == PROFILE_NONE && !strncmp(f->name, "[pool ", 6) ? function : PROFILE_NONE;
 }
 
 uint32_t heap_site_level(const struct profile *p, uint32_t stack, uint32_t *ret_node)

@@ -69,32 +69,31 @@ struct build {
 	double *line, *variance; /* by moment */
 };
 
-static uint64_t spot_hash(uint32_t function, uint32_t line)
+static uint64_t spot_hash(const struct heap_spot *s)
 {
-	return hash_u64((uint64_t)function << 32 | line);
+	return hash_pair(hash_u64((uint64_t)s->function << 32 | s->line), s->pool);
 }
 
 static uint64_t spot_hash_of(const void *ctx, uint32_t index)
 {
-	const struct heap_spot *s = &((const struct heap_spots *)ctx)->spots.data[index];
-
-	return spot_hash(s->function, s->line);
+	return spot_hash(&((const struct heap_spots *)ctx)->spots.data[index]);
 }
 
-static uint32_t spot_index(struct build *b, const struct profile_level *level)
+static uint32_t spot_index(struct build *b, const struct profile_level *level, uint32_t pool)
 {
 	struct heap_spot spot = {
 		.function = level ? level->function : PROFILE_NONE,
 		.line = level ? level->line : 0,
+		.pool = pool,
 		.file = level ? level->file : NULL,
 	};
-	uint64_t hash = spot_hash(spot.function, spot.line);
+	uint64_t hash = spot_hash(&spot);
 	struct id_probe probe = id_probe_start(&b->ids, hash);
 
 	while (id_probe_next(&b->ids, &probe)) {
 		const struct heap_spot *known = &b->out.spots.data[probe.id];
 
-		if (known->function == spot.function && known->line == spot.line)
+		if (known->function == spot.function && known->line == spot.line && known->pool == pool)
 			return probe.id;
 	}
 	if (id_table_reserve(&b->ids, spot_hash_of, &b->out) || vec_push(&b->out.spots, spot))
@@ -113,7 +112,8 @@ static int gather(struct build *b)
 		const struct heap_site *s = &p->heap->sites.data[i];
 		uint32_t node, level = heap_find_level(p, s->stack, b->roles, &node);
 
-		b->spot_of[i] = spot_index(b, level == PROFILE_NONE ? NULL : &p->levels.data[level]);
+		b->spot_of[i] = spot_index(
+			b, level == PROFILE_NONE ? NULL : &p->levels.data[level], heap_pool_of(p, s->stack));
 		if (b->spot_of[i] == PROFILE_NONE)
 			return -ENOMEM;
 		heap_sum_add(&b->out.spots.data[b->spot_of[i]].sum, &s->sum);

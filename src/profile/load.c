@@ -409,6 +409,17 @@ static int load_heap(struct loader *l, const struct record_header *h)
 	return loader_heap_record(l, h);
 }
 
+static int load_note(struct loader *l, const struct record_header *h)
+{
+	const struct record_mark *mark = (const void *)h;
+
+	if (h->type == RECORD_COUNTER_VALUE)
+		note_time(l, ((const struct record_counter_value *)(const void *)h)->time_ns);
+	else if (h->type == RECORD_MARK)
+		note_time(l, mark->time_ns);
+	return loader_note(l, h);
+}
+
 static int load_record(struct loader *l, const struct record_header *h)
 {
 	const void *r = h;
@@ -460,6 +471,10 @@ static int load_record(struct loader *l, const struct record_header *h)
 	case RECORD_HEAP_THREAD:
 	case RECORD_HEAP_TOTAL:
 		return load_heap(l, h);
+	case RECORD_MARK:
+	case RECORD_COUNTER:
+	case RECORD_COUNTER_VALUE:
+		return load_note(l, h);
 	default:
 		return 0; /* of a later version: counted by the reader */
 	}

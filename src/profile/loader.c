@@ -92,6 +92,7 @@ void profile_free(struct profile *p)
 	vec_release(&p->wakers);
 	vec_release(&p->meta);
 	profile_heap_free(p->heap);
+	profile_notes_free(p->notes);
 	free(p);
 }
 

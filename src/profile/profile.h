@@ -182,10 +182,12 @@ enum profile_mode {
 };
 
 struct profile_heap; /* profile/heap.h */
+struct profile_notes; /* profile/notes.h */
 
 struct profile {
 	enum profile_mode mode;
 	struct profile_heap *heap; /* NULL: no allocations were recorded */
+	struct profile_notes *notes; /* NULL: no program said anything */
 	struct intern strings;
 	VEC(struct profile_module) modules;
 	VEC(struct profile_function) functions;

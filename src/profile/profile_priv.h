@@ -6,6 +6,7 @@
  *   finish.c  struct loader -> what profile.h promises
  *   states.c  the same for time off the CPU
  *   python.c  what is shown of stacks with Python frames
+ *   notes.c   what programs say themselves
  *   heap_load.c  allocations, from their records to what heap.h promises
  */
 #ifndef SONDE_PROFILE_PROFILE_PRIV_H
@@ -13,6 +14,7 @@
 
 #include "capture/id_table.h"
 #include "profile/heap.h"
+#include "profile/notes.h"
 #include "profile/profile.h"
 
 /* Ids of a recording -> positions in our arrays. Ids ascend in a file, so a list of them in order
@@ -111,6 +113,11 @@ int loader_heap_names(struct loader *l);
 void loader_heap_finish(struct loader *l);
 void loader_heap_release(struct loader *l);
 void profile_heap_free(struct profile_heap *h);
+
+/* ---- what programs say (notes.c) ---- */
+
+int loader_note(struct loader *l, const struct record_header *record); /* 0 or -ENOMEM */
+void profile_notes_free(struct profile_notes *n);
 
 /* The process, NULL when none of that number was recorded; and the hash of one by its position, for
  * process_ids. */

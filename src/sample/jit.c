@@ -96,7 +96,7 @@ void jit_seen(struct session *s, const struct process *p, uint32_t frame)
 	size_t old = s->seen_ns.len, want = (size_t)frame + 1;
 
 	/* A window tells when it is written. */
-	if (!p->jitdump || frame == CAPTURE_NONE || capture_segment(s->writer))
+	if ((!p->jitdump && !p->told_code) || frame == CAPTURE_NONE || capture_segment(s->writer))
 		return;
 	if (want > old) {
 		if (vec_reserve(&s->seen_ns, want))
@@ -106,13 +106,35 @@ void jit_seen(struct session *s, const struct process *p, uint32_t frame)
 	}
 	if (!s->seen_ns.data[frame])
 		s->seen_ns.data[frame] =
-			s->now_ns < p->jitdump_until_ns ? s->now_ns : p->jitdump_until_ns;
+			!p->jitdump || s->now_ns < p->jitdump_until_ns ? s->now_ns : p->jitdump_until_ns;
+}
+
+void session_told_code(
+	struct session *s, pid_t pid, uint64_t time_ns, uint64_t address, uint64_t bytes, const char *name)
+{
+	struct process *p = process_find(s->processes, pid);
+	struct module *m = p && *name ? module_store_jit(s->modules, pid) : NULL;
+	struct proc_mapping mapping = {.start = address & ~(uint64_t)4095, .read = true, .exec = true, .path = ""};
+
+	/* It may be unmapped again before anybody reads the mappings. */
+	if (p && !process_mapping(p, address) && bytes && !__builtin_add_overflow(address, bytes + 4095, &mapping.end)) {
+		mapping.end &= ~(uint64_t)4095;
+		if (process_map(s->processes, p, &mapping))
+			session_lost(s, LOSS_FILE, 1);
+	}
+	if (!m || told_code_add(&m->told, time_ns, address, bytes, name)) {
+		session_lost(s, LOSS_NOTE, 1);
+		return;
+	}
+	p->told_code = true;
 }
 
 /* ---- names ---- */
 
 struct jit_names {
 	const struct session *session;
+	struct told_code *told, *told_by_parent; /* NULL, or of the modules */
+	struct symbol_level told_level;
 	struct jitdump *dump;
 	bool by_offset; /* the module is the dump's own, else its addresses are those of the process */
 	struct symbol_source *from_dump, *from_map, *from_parent;
@@ -149,12 +171,16 @@ struct jit_names *jit_names_open(
 		return NULL;
 	n->session = s;
 	open_dump(n, m);
+	if (m->told.functions.len)
+		n->told = &m->told;
+	if (m->parent && m->parent->told.functions.len)
+		n->told_by_parent = &m->parent->told;
 	if (!m->jit) {
 		rc = open_perf_map(m, &n->from_map);
 		if (m->parent)
 			open_perf_map(m->parent, &n->from_parent);
 	}
-	if (n->from_dump || n->from_map || n->from_parent)
+	if (n->told || n->told_by_parent || n->from_dump || n->from_map || n->from_parent)
 		return n;
 	if (rc == -EPERM)
 		*ret_reason = SYMBOL_REFUSED;
@@ -179,12 +205,29 @@ static struct symbol_answer from_dump(
 	return symbol_resolve(n->from_dump, code.offset + (address - code.start));
 }
 
+/* What the program itself has said. */
+static struct symbol_answer from_told(struct jit_names *n, uint32_t frame_id, uint64_t address)
+{
+	const struct session *s = n->session;
+	uint64_t seen = frame_id < s->seen_ns.len ? s->seen_ns.data[frame_id] : 0;
+	const char *name = n->told ? told_code_name(n->told, address, seen) : NULL;
+
+	if (!name && n->told_by_parent)
+		name = told_code_name(n->told_by_parent, address, seen);
+	if (!name)
+		return (struct symbol_answer){.reason = SYMBOL_NO_SYMBOLS};
+	n->told_level = (struct symbol_level){.name = name};
+	return (struct symbol_answer){.levels = &n->told_level, .count = 1, .reason = SYMBOL_OK};
+}
+
 struct symbol_answer jit_names_resolve(
 	struct jit_names *n, uint32_t frame_id, const struct record_frame *frame)
 {
 	uint64_t address = frame->address - frame->is_return;
-	struct symbol_answer a = from_dump(n, frame_id, frame, address);
+	struct symbol_answer a = n->by_offset ? (struct symbol_answer){0} : from_told(n, frame_id, address);
 
+	if (!a.count)
+		a = from_dump(n, frame_id, frame, address);
 	if (!a.count && n->from_map)
 		a = symbol_resolve(n->from_map, address);
 	if (!a.count && n->from_parent)

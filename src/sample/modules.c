@@ -181,6 +181,7 @@ static void module_free(struct module *m)
 	unwind_module_free(m->unwind);
 	elf_file_free(m->file);
 	jit_code_free(m->jit);
+	told_code_release(&m->told);
 	if (m->map_fd >= 0)
 		close(m->map_fd);
 	free(m->python);

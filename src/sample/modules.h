@@ -20,6 +20,7 @@
 #include "elf/elf_file.h"
 #include "os/proc.h"
 #include "sample/source.h"
+#include "sample/told_code.h"
 #include "unwind/unwind.h"
 
 struct module {
@@ -37,6 +38,7 @@ struct module {
 	struct jit_code *jit;          /* a jitdump's, whose offsets are the module's addresses; else NULL */
 	struct module *described_by;   /* the jitdump that may cover code of this one; NULL: none */
 	struct module *parent;         /* of the process that this one was forked from; NULL: none */
+	struct told_code told;         /* what the process itself has said of it */
 	int map_fd;                    /* its perf map, -errno, or MAP_UNTRIED; the module's */
 	bool over;                     /* that program is gone, its pid may be another's */
 	bool needed;                   /* as of module_store_sweep() */

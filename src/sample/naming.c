@@ -122,6 +122,9 @@ static void name_frame(const struct naming *n, uint32_t id, const struct record_
 		return;
 	if (id == n->session->truncated)
 		return;
+	vec_each(&n->session->named, named)
+		if (*named == id)
+			return;
 
 	struct record_symbol_level levels[SYMBOL_MAX_LEVELS];
 	struct symbol_answer answer = naming_resolve(n, id, frame);

@@ -305,6 +305,7 @@ struct process *process_fork(
 		m->told_in = 0;
 	p->stack_end = parent->stack_end;
 	p->snapshot_ns = p->refresh_ns = 0;
+	p->told_code = parent->told_code;
 	p->jitdump = parent->jitdump;
 	p->jitdump_until_ns =
 		time_ns < parent->jitdump_until_ns ? time_ns : parent->jitdump_until_ns;
@@ -335,6 +336,7 @@ void process_exec(struct process_table *t, struct process *p, pid_t survivor)
 	p->stack_end = 0;
 	p->snapshot_ns = p->refresh_ns = 0;
 	p->in_exec = true;
+	p->told_code = false;
 	p->jitdump = NULL;
 	python_of_process_free(p->python);
 	p->python = NULL;

@@ -42,6 +42,7 @@ struct process {
 	bool gone;              /* the last sweep did not find it any more */
 	struct python_of_process *python; /* sample/python/known.h; NULL: not looked for yet */
 	struct module *jitdump; /* that describes its generated code; NULL: none */
+	bool told_code;         /* it names code itself; or whom it was forked from does */
 	uint64_t jitdump_until_ns; /* up to this time; later records are those of its parent */
 	VEC(struct space_mapping) mappings; /* executable ones, ascending, not overlapping */
 	struct process *next;   /* hash chain */

@@ -109,6 +109,7 @@ void session_free(struct session *s)
 	process_table_free(s->processes);
 	module_store_free(s->modules);
 	vec_release(&s->seen_ns);
+	vec_release(&s->named);
 	vec_release(&s->keepers);
 	vec_release(&s->followers);
 	vec_each(&s->pythons, p)

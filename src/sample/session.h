@@ -168,6 +168,14 @@ uint32_t session_walk_called(
 /* The parent of the outermost known frame of a stack whose callers are not known: a frame "[truncated]". */
 uint32_t session_truncated(struct session *s);
 
+/* The process says itself that the `bytes` at `address`, memory without a file, are the function `name` from time_ns on. */
+void session_told_code(
+	struct session *s, pid_t pid, uint64_t time_ns, uint64_t address, uint64_t bytes, const char *name);
+
+/* A frame of no code, called by `parent`, that has this name from the start. The number of the stack up to there. For a few
+ * names. */
+uint32_t session_named(struct session *s, uint32_t parent, const char *name);
+
 /* Reads the mappings of a process now, because some are known to have changed. 0; -ESRCH, -EACCES. */
 int session_read_maps(struct session *s, pid_t pid, struct err *err);
 

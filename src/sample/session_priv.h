@@ -49,6 +49,7 @@ struct session {
 	unsigned perf_maps;          /* that are open */
 	VEC(uint64_t) seen_ns;       /* by frame: see jit_seen(); 0: not noted */
 	uint32_t truncated;          /* frame of session_truncated(); CAPTURE_NONE: not needed so far */
+	VEC(uint32_t) named;         /* frames of session_named() */
 	VEC(struct session_keeper) keepers;
 	uint64_t rested_ns;          /* when rolling.c looked at our own memory last */
 	size_t sweep_modules_above;  /* known modules; see rolling.c */

@@ -154,3 +154,24 @@ uint32_t session_truncated(struct session *s)
 	}
 	return capture_stack(s->writer, CAPTURE_NONE, s->truncated);
 }
+
+uint32_t session_named(struct session *s, uint32_t parent, const char *name)
+{
+	uint32_t text = capture_string(s->writer, name);
+	struct record_frame frame = {
+		.address = text, /* names are told apart by it */
+		.module = CAPTURE_NONE,
+		.kind = FRAME_USER,
+		.how = UNWIND_CFI,
+		.source = UNWIND_FROM_REGS,
+	};
+	struct record_symbol_level level = {.name = text, .file = CAPTURE_NONE};
+	uint32_t id = capture_frame(s->writer, &frame);
+	size_t i = 0;
+
+	while (i < s->named.len && s->named.data[i] != id)
+		i++;
+	if (i == s->named.len && !vec_push(&s->named, id))
+		capture_symbol(s->writer, id, 0, &level, 1);
+	return capture_stack(s->writer, parent, id);
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Every record of a recording as one line: its name, then key=value. Ids are printed as they stand
- * in the file (s5: string 5, m: module, f: frame, k: stack, h: site of allocations), times in seconds since its start.
+ * in the file (s5: string 5, m: module, f: frame, k: stack, h: site of allocations, c: counter), times in seconds since its start.
  * One row in `printers` a record type.
  */
 #include <inttypes.h>
@@ -436,6 +436,48 @@ static void print_heap_total(struct dump *d, const void *record)
 	number(d, "with_sites", r->with_sites);
 }
 
+static void print_mark(struct dump *d, const void *record)
+{
+	static const char *const severities[] = {"none", "debug", "info", "message", "warning", "critical", "error"};
+	const struct record_mark *r = record;
+
+	moment(d, r->time_ns);
+	number(d, "duration_ns", r->duration_ns);
+	number(d, "pid", r->pid);
+	number(d, "tid", r->tid);
+	ref(d, "group", 's', r->group);
+	ref(d, "name", 's', r->name);
+	ref(d, "message", 's', r->message);
+	WORD(d, "severity", severities, r->severity);
+}
+
+static void print_counter(struct dump *d, const void *record)
+{
+	static const char *const kinds[] = {"int64", "double"};
+	const struct record_counter *r = record;
+
+	ref(d, "id", 'c', r->id);
+	number(d, "pid", r->pid);
+	ref(d, "group", 's', r->group);
+	ref(d, "name", 's', r->name);
+	ref(d, "description", 's', r->description);
+	WORD(d, "kind", kinds, r->kind);
+}
+
+/* Which kind its counter is of need not be known yet. */
+static void print_counter_value(struct dump *d, const void *record)
+{
+	const struct record_counter_value *r = record;
+	double value;
+
+	memcpy(&value, &r->value, sizeof(value));
+	moment(d, r->time_ns);
+	ref(d, "counter", 'c', r->counter);
+	buf_printf(&d->line, " int64=%" PRId64, (int64_t)r->value);
+	real(d, "double", value);
+	number(d, "tid", r->tid);
+}
+
 static const struct {
 	const char *name;
 	void (*print)(struct dump *d, const void *record);
@@ -464,6 +506,9 @@ static const struct {
 	[RECORD_HEAP_FLOW] = {"heap-flow", print_heap_flow},
 	[RECORD_HEAP_THREAD] = {"heap-thread", print_heap_thread},
 	[RECORD_HEAP_TOTAL] = {"heap-total", print_heap_total},
+	[RECORD_MARK] = {"mark", print_mark},
+	[RECORD_COUNTER] = {"counter", print_counter},
+	[RECORD_COUNTER_VALUE] = {"value", print_counter_value},
 };
 
 static void print_record(struct dump *d, const struct record_header *h)

@@ -25,6 +25,7 @@ static const struct {
 	[LOSS_HEAP] = {"heap_events", "allocations and frees that were not written down"},
 	[LOSS_HEAP_EARLY] = {"heap_early", "calls of the allocator before there was anything to write to"},
 	[LOSS_HEAP_STACK] = {"heap_stacks", "allocations whose stack is cut for want of room"},
+	[LOSS_NOTE] = {"notes", "marks, counters or messages of programs for which there was no room"},
 };
 
 const char *loss_name(enum loss_kind kind)

@@ -230,6 +230,8 @@ static void site_names(const struct profile *p, const struct heap_spot *spot, st
 
 	text(out, "name", f ? f->name : "[no stack]", true);
 	text(out, "module", f ? module_name(p, f) : "", false);
+	if (spot->pool != PROFILE_NONE)
+		text(out, "allocator", p->functions.data[spot->pool].name, false);
 	text(out, "file", spot->file, false);
 	whole(out, "line", spot->line, false);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "view/heap_priv.h"
+#include "view/notes_priv.h"
 #include "view/view_priv.h"
 
 #define JSON_VERSION 1
@@ -361,6 +362,8 @@ int view_json(
 	buf_char(out, '}');
 	if (!rc && p->heap)
 		rc = heap_json(p, o, out, err);
+	if (p->notes)
+		notes_json(p, out);
 	if (!rc && o->tree)
 		rc = tree_object(p, o->inverted, out, err);
 	buf_str(out, "\n}\n");

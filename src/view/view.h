@@ -41,6 +41,10 @@ int view_summary(const struct profile *p, const struct view_options *o, struct b
 int view_text(
 	const struct profile *p, const struct view_options *o, struct buf *out, struct err *err);
 
+/* What programs said themselves, for behind both of these; nothing where they said nothing. `all`: not only what comes
+ * first. */
+int view_notes(const struct profile *p, const struct view_options *o, bool all, struct buf *out, struct err *err);
+
 /* The call tree alone, one line a function. */
 int view_tree(
 	const struct profile *p, const struct view_options *o, struct buf *out, struct err *err);

@@ -69,6 +69,7 @@ static void tell_losses(const struct heap_recording *r)
 		{LOSS_HEAP, "allocations or frees were not written down: the numbers are too low"},
 		{LOSS_HEAP_EARLY, "calls of the allocator came before there was anything to write to"},
 		{LOSS_HEAP_STACK, "allocations have a cut stack, for want of room"},
+		{LOSS_NOTE, "marks, counters or messages of programs found no room"},
 	};
 
 	for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++) {

@@ -227,6 +227,7 @@ static struct loss_words loss_words(const struct recording *r, enum loss_kind ki
 		[LOSS_HEAP] = {"allocation or free", "not written down"},
 		[LOSS_HEAP_EARLY] = {"call", "of the allocator before there was anything to write to"},
 		[LOSS_HEAP_STACK] = {"allocation", "whose stack is cut for want of room"},
+		[LOSS_NOTE] = {"mark", "or counter or message of programs for which there was no room"},
 		[LOSS_RING_RECORDS] = {"record", "of mappings, threads and Python frames lost, the ring was full"},
 	};
 

@@ -106,6 +106,8 @@ static bool read_wish(const char *at)
 		!read_number(&at, &wish.rate) || !read_number(&at, &wish.options))
 		return false;
 	wish.mode = of_program ? SHARE_PROGRAM : (uint32_t)mode;
+	if (of_program)
+		wish.rate = 0;
 	wish.clock = of_program ? SHARE_CLOCK_MONOTONIC : (uint32_t)clock;
 	for (uint32_t i = 0; i < sizeof(wish.token); i++, at++) {
 		if (!*at || *at == ':')

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Compiled before every file of libsonde-capture: the code that it has in common with the preload has other names in there,
+ * which cannot meet those of a program that the static library is linked to.
+ */
+#ifndef SONDE_HEAP_PROGRAM_NAMES_H
+#define SONDE_HEAP_PROGRAM_NAMES_H
+
+#define PRELOAD_OF_PROGRAM 1
+
+#define preload sonde_p_state
+#define thread sonde_p_thread
+#define preload_ready sonde_p_ready
+#define preload_off sonde_p_off
+#define preload_wait sonde_p_wait
+#define preload_give_up sonde_p_give_up
+#define thread_claim sonde_p_claim
+#define thread_release sonde_p_release
+#define thread_ended sonde_p_ended
+#define chunk_take sonde_p_chunk
+#define ring_grow sonde_p_grow
+#define stack_take sonde_p_stack
+#define walk_stack sonde_p_walk
+#define walk_state_bytes sonde_p_walk_bytes
+#define walk_forget sonde_p_walk_forget
+#define node_find sonde_p_node
+#define readable_enter sonde_p_enter
+#define readable_extend sonde_p_extend
+#define note_text_bytes sonde_p_text_bytes
+#define note_measure sonde_p_measure
+#define note_write sonde_p_write
+#define note_put sonde_p_put
+#define defined_keep sonde_p_keep
+#define defined_tell sonde_p_tell
+
+#endif
