@@ -14,6 +14,11 @@ static void nothing(int i)
 	__asm__ volatile("" : : "r"(i) : "memory");
 }
 
+static void clock_alone(int i)
+{
+	nothing((int)sonde_clock() + i);
+}
+
 static void value(int i)
 {
 	sonde_counter_set(counter, i);
@@ -60,6 +65,7 @@ int main(void)
 	counter = sonde_counter_define("bench", "counter", "", SONDE_COUNTER_INT64) | 2;
 	pool = sonde_pool_define("bench") | 1;
 	measure("an empty function", nothing);
+	measure("the clock", clock_alone);
 	measure("counter", value);
 	measure("mark", mark);
 	measure("mark_begin, mark_end", scope);

@@ -14,6 +14,9 @@
 #define preload_off sonde_p_off
 #define preload_wait sonde_p_wait
 #define preload_give_up sonde_p_give_up
+#define preload_share sonde_p_share
+#define preload_shared_on sonde_p_shared_on
+#define preload_unshare sonde_p_unshare
 #define thread_claim sonde_p_claim
 #define thread_release sonde_p_release
 #define thread_ended sonde_p_ended
