@@ -60,7 +60,12 @@ struct match {
 	struct heap_diff out;
 	struct intern keys;
 	struct buf key;
-	uint8_t *same_build[2]; /* by module: the other profile has the same file */
+	uint8_t *known[2]; /* by module: KNOWN_... */
+};
+
+enum {
+	KNOWN_NAME = 1,  /* the other profile has a file of that name */
+	KNOWN_BUILD = 2, /* and it is the same */
 };
 
 static const struct profile_module *module_of(const struct profile *p, const struct heap_spot *s)
@@ -70,22 +75,26 @@ static const struct profile_module *module_of(const struct profile *p, const str
 	return module == PROFILE_NONE ? NULL : &p->modules.data[module];
 }
 
-static int find_builds(struct match *m, int side)
+static bool is_same_build(const struct profile_module *a, const struct profile_module *b)
+{
+	return a->build_id_bytes && a->build_id_bytes == b->build_id_bytes && a->build_id_bytes <= sizeof(a->build_id) &&
+		!memcmp(a->build_id, b->build_id, a->build_id_bytes);
+}
+
+static int find_known(struct match *m, int side)
 {
 	const struct profile *p = m->p[side], *other = m->p[!side];
 
-	m->same_build[side] = calloc(p->modules.len + 1, 1);
-	if (!m->same_build[side])
+	m->known[side] = calloc(p->modules.len + 1, 1);
+	if (!m->known[side])
 		return -ENOMEM;
 	for (size_t i = 0; i < p->modules.len; i++) {
-		const struct profile_module *a = &p->modules.data[i];
-
-		for (size_t k = 0; k < other->modules.len && a->build_id_bytes && !m->same_build[side][i]; k++) {
-			const struct profile_module *b = &other->modules.data[k];
-
-			m->same_build[side][i] = a->build_id_bytes == b->build_id_bytes &&
-				a->build_id_bytes <= sizeof(a->build_id) && !strcmp(a->name, b->name) &&
-				!memcmp(a->build_id, b->build_id, a->build_id_bytes);
+		vec_each(&other->modules, b) {
+			if (strcmp(p->modules.data[i].name, b->name) != 0)
+				continue;
+			m->known[side][i] |= KNOWN_NAME;
+			if (is_same_build(&p->modules.data[i], b))
+				m->known[side][i] |= KNOWN_BUILD;
 		}
 	}
 	return 0;
@@ -110,12 +119,16 @@ static int add_spot(struct match *m, int side, uint32_t index)
 	const struct heap_spot *s = &m->out.spots[side].spots.data[index];
 	struct heap_change change = new_change(p, s), *known;
 	const struct profile_module *module = module_of(p, s);
-	bool same = module && m->same_build[side][module - p->modules.data];
+	uint8_t known_as = module ? m->known[side][module - p->modules.data] : 0;
+	bool same = known_as & KNOWN_BUILD;
 	uint32_t id;
 
 	buf_clear(&m->key);
 	buf_add(&m->key, change.name, strlen(change.name) + 1);
-	buf_add(&m->key, change.module, strlen(change.module) + 1);
+	/* "server-1.2" and "server-1.3", "libfoo.so.1.2" and its next version: what is in one of them alone tells nothing. */
+	if (known_as & KNOWN_NAME)
+		buf_str(&m->key, change.module);
+	buf_char(&m->key, '\0');
 	buf_u32(&m->key, same ? s->line : 0);
 	id = m->key.failed ? INTERN_NONE : intern_add(&m->keys, m->key.data, m->key.len);
 	if (id == INTERN_NONE || (id == m->out.changes.len && vec_push(&m->out.changes, change)))
@@ -145,7 +158,7 @@ static int compare(const void *left, const void *right, void *ctx)
 static int match(struct match *m)
 {
 	for (int side = 0; side < 2; side++) {
-		if (find_builds(m, side) || heap_spots_build(m->p[side], m->order, &m->out.spots[side], NULL))
+		if (find_known(m, side) || heap_spots_build(m->p[side], m->order, &m->out.spots[side], NULL))
 			return -ENOMEM;
 	}
 	for (int side = 0; side < 2; side++)
@@ -167,8 +180,8 @@ int heap_diff_build(const struct profile *const p[2], enum heap_order order, str
 	struct match m = {.p = p, .order = order};
 	int rc = match(&m);
 
-	free(m.same_build[0]);
-	free(m.same_build[1]);
+	free(m.known[0]);
+	free(m.known[1]);
 	intern_release(&m.keys);
 	buf_release(&m.key);
 	if (rc) {

@@ -3,7 +3,8 @@
  * The allocations of two recordings, side by side.
  *
  * Spots are the same when their function and the name of its file are, and their line, too, where the file is the same
- * build: in another build lines have moved. Addresses mean nothing.
+ * build: in another build lines have moved. Files that only one of the recordings has, by name, are not told apart.
+ * Addresses mean nothing.
  */
 #ifndef SONDE_PROFILE_HEAP_DIFF_H
 #define SONDE_PROFILE_HEAP_DIFF_H

@@ -165,6 +165,7 @@ TEST(other_builds_have_other_lines)
 
 	vec_each(&p[1]->modules, m)
 		m->build_id[0] ^= 1;
+	p[1]->modules.data[0].name = "server-1.3";
 	vec_each(&p[1]->levels, l)
 		l->line += l->line ? 5 : 0;
 	check(!heap_diff_build(both, HEAP_BY_LIVE, &d, NULL));
