@@ -363,7 +363,7 @@ static void work(void)
 	job = NOTHING;
 }
 
-static void (*resolve(void))(void)
+__attribute__((used)) static void (*resolve(void))(void)
 {
 	work();
 	return NULL;
