@@ -124,6 +124,17 @@ def without_frame_pointers_and_with():
 
 
 @test
+def programs_with_address_sanitizer_run():
+    with open(work("x.c"), "w") as f:
+        f.write("#include <stdlib.h>\n#include <stdio.h>\nint main(void) { char *volatile p = malloc(12345); "
+                "puts(getenv(\"ASAN_OPTIONS\")); free(p); return 0; }\n")
+    if run(["gcc", "-fsanitize=address", "-o", work("x"), work("x.c")]).returncode:
+        skip("gcc has no AddressSanitizer here")
+    done = sonde("heap", "--exact", "-o", work("x.sonde"), "--", work("x"), env=dict(os.environ, ASAN_OPTIONS="detect_leaks=0"))
+    check(done.returncode == 0 and done.stdout == b"verify_asan_link_order=0:detect_leaks=0\n", "%s" % done)
+
+
+@test
 def the_process_of_the_command_alone():
     expected, heap, _ = known(["fork", "500"], "--exact", "--no-children")
     sites = by_name(heap)

@@ -18,6 +18,10 @@
 #include "os/proc.h"
 
 #define PRELOAD "LD_PRELOAD"
+/* A program that is built with AddressSanitizer does not start when another library comes before its runtime, unless it is
+ * told not to look. It works all the same: its allocator is then the next one after ours. */
+#define ASAN "ASAN_OPTIONS"
+#define ASAN_WORD "verify_asan_link_order=0"
 
 /* What cannot be seen is said before anything is started. */
 int heap_check_command(struct heap_recording *r, struct err *err)
@@ -118,40 +122,63 @@ int heap_open(struct heap_recording *r, struct err *err)
 
 /* ---- the environment of the command ---- */
 
-static int set_environment(struct heap_recording *r, const char *preload, struct err *err)
+/* What we change, as it was. NULL: not set. */
+struct environment {
+	char *preload, *asan;
+};
+
+static int save(const char *name, char **ret)
 {
-	char value[HELLO_VALUE_BYTES];
+	const char *now = getenv(name);
+
+	*ret = now ? strdup(now) : NULL;
+	return now && !*ret ? -ENOMEM : 0;
+}
+
+/* `first`, and then what was there. */
+static int put_before(const char *name, const char *first, const char *then)
+{
 	struct buf list = {0};
 	int rc;
 
-	heap_collector_environment(r->collector, value, sizeof(value));
-	buf_printf(&list, "%s%s%s", heap_library_path(r->library), preload && *preload ? ":" : "",
-		preload ? preload : "");
-	rc = list.failed || setenv(PRELOAD, list.data, 1) || setenv(SHARE_ENVIRONMENT, value, 1) ? err_nomem(err) : 0;
+	buf_printf(&list, "%s%s%s", first, then && *then ? ":" : "", then ? then : "");
+	rc = list.failed || setenv(name, list.data, 1) ? -ENOMEM : 0;
 	buf_release(&list);
 	return rc;
 }
 
-/* We ourselves go on without. */
-static void reset_environment(const char *preload)
+static int set_environment(struct heap_recording *r, const struct environment *e, struct err *err)
 {
-	if (preload)
-		setenv(PRELOAD, preload, 1);
-	else
-		unsetenv(PRELOAD);
-	unsetenv(SHARE_ENVIRONMENT);
+	char value[HELLO_VALUE_BYTES];
+
+	heap_collector_environment(r->collector, value, sizeof(value));
+	if (put_before(PRELOAD, heap_library_path(r->library), e->preload) || put_before(ASAN, ASAN_WORD, e->asan) ||
+		setenv(SHARE_ENVIRONMENT, value, 1))
+		return err_nomem(err);
+	return 0;
 }
 
+static void put_back(const char *name, const char *value)
+{
+	if (value)
+		setenv(name, value, 1);
+	else
+		unsetenv(name);
+}
+
+/* We ourselves go on without. */
 static int start_child(struct heap_recording *r, struct err *err)
 {
-	const char *now = getenv(PRELOAD);
-	char *preload = now ? strdup(now) : NULL;
-	int rc = now && !preload ? err_nomem(err) : set_environment(r, preload, err);
+	struct environment e = {0};
+	int rc = save(PRELOAD, &e.preload) || save(ASAN, &e.asan) ? err_nomem(err) : set_environment(r, &e, err);
 
 	if (!rc)
 		rc = child_start(r->command, &r->inherits, &r->child, err);
-	reset_environment(preload);
-	free(preload);
+	put_back(PRELOAD, e.preload);
+	put_back(ASAN, e.asan);
+	put_back(SHARE_ENVIRONMENT, NULL);
+	free(e.preload);
+	free(e.asan);
 	return rc;
 }
 
