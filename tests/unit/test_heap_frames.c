@@ -334,9 +334,32 @@ TEST(every_word_that_changes_is_noticed)
 	}
 }
 
+/* A stack that ended in a return address of nothing goes on now. */
+TEST(an_end_that_is_none_any_more)
+{
+	begin();
+	put_plain(stack, 10, 4);
+	stack[15] = 0;
+	check_u64(walk(pc_in(IN_SP16, 1), at(stack, 10), 0), WALK_WHOLE);
+	check_u64(count, 3);
+	stack[15] = SIGNED | pc_in(IN_SP16, 5);
+	check_u64(walk(pc_in(IN_SP16, 1), at(stack, 10), 0), WALK_WHOLE);
+	check_u64(count, 5);
+
+	/* The same of a frame that is found through a word. */
+	stack[119] = at(stack, 140);
+	check_u64(walk(pc_in(IN_REALIGNED, 1), at(stack, 104), at(stack, 120)), WALK_WHOLE);
+	check_u64(count, 1);
+	stack[119] = at(stack, 144);
+	stack[143] = SIGNED | pc_in(IN_BOTTOM, 3);
+	check_u64(walk(pc_in(IN_REALIGNED, 1), at(stack, 104), at(stack, 120)), WALK_WHOLE);
+	check_u64(count, 2);
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(plain_frames), T(frame_pointers), T(frame_pointers_that_do_not_matter),
 		T(realigned_frames), T(signal_frames_on_the_same_and_on_another_stack), T(leaves_that_signals_interrupted),
-		T(what_is_not_known_is_left_to_the_collector), T(tables_come_and_go), T(every_word_that_changes_is_noticed));
+		T(what_is_not_known_is_left_to_the_collector), T(tables_come_and_go), T(every_word_that_changes_is_noticed),
+		T(an_end_that_is_none_any_more));
 }

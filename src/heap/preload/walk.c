@@ -182,7 +182,7 @@ static void forget_rules(struct walk_state *s)
  */
 enum step {
 	STEP_DONE,   /* next is the caller */
-	STEP_BOTTOM, /* there is none */
+	STEP_BOTTOM, /* there is none; next->pc_slot says where that was read, 0: nowhere */
 	STEP_LOST,   /* who it is cannot be told */
 };
 
@@ -266,7 +266,7 @@ static enum step step_realigned(struct walk *w, const struct walk_fresh *now, st
 		return STEP_LOST;
 	/* It is always saved, mostly at its own address. */
 	step = step_to(w, now, next, cfa, 1, now->fp + (uint64_t)(8 * TABLES_FP_SAVED(now->rule)));
-	return step == STEP_DONE ? arrive_unsure(w, next, next->pc_word) : step;
+	return step == STEP_LOST ? step : arrive_unsure(w, next, next->pc_word);
 }
 
 /* By any rule. */
@@ -281,6 +281,7 @@ static __attribute__((noinline)) enum step step_general(
 		cfa = now->sp + (uint64_t)TABLES_OFFSET(rule);
 		return step_to(w, now, next, cfa, saved, cfa + (uint64_t)(8 * saved));
 	case TABLES_BOTTOM:
+		next->pc_slot = 0;
 		return STEP_BOTTOM;
 	case TABLES_SIGNAL:
 		return step_signal(w, now, next);
@@ -342,7 +343,7 @@ static inline LOOKS_ANYWHERE bool words_hold(const struct walk_check *c, uint32_
 
 static inline uint32_t checks_of(const struct walk_state *s, uint32_t count)
 {
-	return count ? WALK_CHECKS(s->frames[count - 1].marks) : 0;
+	return count ? WALK_CHECKS(s->frames[count - 1].marks) : s->end_checks;
 }
 
 /* Of frames[0..count), some of whose words are not what they were, the number that the innermost such word leaves. */
@@ -356,6 +357,14 @@ static __attribute__((noinline)) uint32_t count_that_may_hold(const struct walk_
 			break;
 	}
 	return count;
+}
+
+/* What said that there is nothing further out than frames[0]. */
+static void put_end_check(struct walk_state *s, const struct walk_fresh *end)
+{
+	s->end_checks = end->pc_slot != 0;
+	if (s->end_checks)
+		s->checks[0] = (struct walk_check){end->pc_slot, end->pc_word};
 }
 
 /* The words that led to frames[index], `needs_fp`: WALK_NEEDS_FP or 0; whoever comes after it has none so far. */
@@ -483,11 +492,13 @@ static enum walk_result walk_on(struct walk *w, uint32_t *ret_node)
 		if (!step_common(w, now, now + 1, now->rule))
 			step = step_general(w, now, now + 1);
 	}
-	return step == STEP_LOST ? WALK_RAW : keep(w->m, s, 0, (uint32_t)(now - s->fresh), s->base, ret_node);
+	if (step == STEP_LOST)
+		return WALK_RAW;
+	put_end_check(s, now);
+	return keep(w->m, s, 0, (uint32_t)(now - s->fresh), s->base, ret_node);
 }
 
-/* After the directory or what is mapped has changed. Frames stay when only the directory has: code that is still mapped has
- * the rules that it had. */
+/* After the directory or what is mapped has changed: what was known by the old one is forgotten, but for nodes. */
 static __attribute__((noinline)) void renew(
 	const struct walk_memory *m, struct walk_state *s, uint64_t directory, uint32_t gone)
 {
@@ -499,8 +510,8 @@ static __attribute__((noinline)) void renew(
 		s->stale = (uint32_t)word_at(m, at + 8) != gone;
 		s->address_mask = word_at(m, at + 16);
 	}
+	s->count = 0;
 	if (s->gone != gone || !s->base) {
-		s->count = 0;
 		s->gone = gone;
 		s->base = SHARE_STACK_ROOT;
 		if (gone)

@@ -25,7 +25,8 @@ struct walk_frame {
 	uint64_t pc, sp;
 	uint64_t fp; /* what it was, if it matters */
 	uint32_t node;
-	uint32_t marks; /* WALK_MARKS(checks, flags); checks: those of this frame and of all further out */
+	uint32_t marks; /* WALK_MARKS(checks, flags); checks: those of this frame and of all further out,
+			 * and of the end */
 };
 
 #define WALK_MARKS(checks, flags) ((checks) << 4 | (flags))
@@ -79,13 +80,14 @@ struct walk_state {
 	uint32_t base;         /* parent of outermost frames; 0: not looked up yet */
 	uint32_t count;        /* of `frames` */
 	uint32_t spare;        /* a node that was taken but not used; 0: none */
+	uint32_t end_checks;   /* 0 or 1: of the word that said that frames[0] has no caller */
 	bool stale;            /* code was unmapped that the directory still has */
-	uint8_t pad[23];
+	uint8_t pad[19];
 	struct walk_readable readable;
 	struct walk_rule_entry rules[WALK_RULE_SETS][2];
 	struct walk_node_entry nodes[WALK_NODE_CACHE];
 	struct walk_frame frames[WALK_MOST_FRAMES];     /* of the last walk that was whole, outermost first */
-	struct walk_check checks[2 * WALK_MOST_FRAMES]; /* of those */
+	struct walk_check checks[2 * WALK_MOST_FRAMES + 1]; /* of those */
 	struct walk_fresh fresh[WALK_MOST_FRAMES + 1];  /* of this walk, innermost first; the last is where it stands */
 };
 
