@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -153,6 +154,39 @@ def a_program_that_ends_meanwhile():
     child.wait()
     check(watcher.wait(timeout=30) == 0, "status %d" % watcher.returncode)
     check(site(heap_of(work("out.sonde")), "keeps")["total_count"] == 1000, "not 1000")
+
+
+@test
+def children_are_watched_as_well():
+    """Each allocates one block of 10 000 bytes; the parent nothing."""
+    child = start([program("taken"), "forks"])
+    done = sonde("heap", "--exact", "-p", child.pid, "-d", "1", "-o", work("out.sonde"))
+    expect(done, 0)
+    heap = heap_of(work("out.sonde"))
+    check(heap["total_count"] >= 20 and heap["total_bytes"] == 10000 * heap["total_count"] and not heap["live_bytes"],
+          "%s" % {k: heap[k] for k in ("total_count", "total_bytes", "live_bytes")})
+    child.send_signal(signal.SIGTERM)
+    check(child.wait() == 0, "status %d: %s" % (child.returncode, child.stdout.read()))
+
+
+@test
+def another_user_in_other_namespaces():
+    need_mount_namespace()
+    need("setpriv")
+    shutil.copy(program("taken"), "/dev/shm/taken-%d" % os.getpid())
+    child = start(["unshare", "-m", "-p", "-f", "--mount-proc", "--kill-child", "sh", "-c",
+                   "mount -t tmpfs none /tmp && cd / && exec setpriv --reuid 65534 --regid 65534 --clear-groups "
+                   "/dev/shm/taken-%d malloc 2" % os.getpid()])
+    os.remove("/dev/shm/taken-%d" % os.getpid())
+    pid = int(run(["pgrep", "-P", str(child.pid)]).stdout.split()[0])
+    expect(sonde("heap", "--exact", "-p", pid, "-d", "0.5", "-o", work("out.sonde")), 0)
+    heap = heap_of(work("out.sonde"))
+    # Two threads keep up to 64 blocks each.
+    check(heap["total_count"] > 1000 and 60 <= heap["live_count"] <= 128, "%d, %d live" % (heap["total_count"],
+                                                                                      heap["live_count"]))
+    os.kill(pid, signal.SIGTERM)
+    out = child.stdout.read().decode()
+    check(" 0 wrong" in out, out)
 
 
 @test

@@ -120,7 +120,8 @@ def a_program_that_forks_all_the_time():
 @test
 def time_limits_end_when_they_should():
     for call in ("epoll", "nanosleep", "clock_nanosleep", "futex", "poll", "select", "ppoll"):
-        goes_well([call, 300], min(CYCLES, 100))
+        # A stop lasts a little longer than the stopper sees: select() has that many times too much.
+        goes_well([call, 300], min(CYCLES, 30))
 
 
 @test

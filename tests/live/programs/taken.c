@@ -164,7 +164,7 @@ static void forks(void)
 		int status = 0;
 
 		if (!child) {
-			char *block = malloc(10000);
+			char *volatile block = malloc(10000); /* not to be left out */
 
 			memset(block, 1, 10000);
 			free(block);
