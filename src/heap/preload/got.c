@@ -104,8 +104,12 @@ bool got_find_real(void)
 		return false;
 	*(void **)&real.usable_size = dlsym(RTLD_DEFAULT, "malloc_usable_size");
 	/* malloc last: it says that all are there. */
-	for (uint32_t i = NAMES; i-- > 0;)
-		__atomic_store_n(names[i].next, dlsym(RTLD_DEFAULT, names[i].name), __ATOMIC_RELEASE);
+	for (uint32_t i = NAMES; i-- > 0;) {
+		void *next = dlsym(RTLD_DEFAULT, names[i].name);
+
+		/* Where nobody else has it, our own is found. */
+		__atomic_store_n(names[i].next, next == names[i].ours ? NULL : next, __ATOMIC_RELEASE);
+	}
 	return true;
 }
 

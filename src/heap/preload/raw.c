@@ -87,7 +87,7 @@ static bool raw_take(struct thread *t, const struct walk_start *here)
 {
 	struct share_raw_stack *raw = (void *)ring_reserve(t, sizeof(*raw) + RAW_BYTES);
 	const uint64_t *from = (const uint64_t *)(uintptr_t)here->sp;
-	uint64_t *to;
+	uint64_t *to, bytes;
 
 	if (!raw)
 		return false;
@@ -95,12 +95,14 @@ static bool raw_take(struct thread *t, const struct walk_start *here)
 	keep_registers(raw, here);
 	raw->time = clock_before(preload.clock);
 	raw->stack_start = here->sp;
-	raw->stack_bytes = readable(here->sp, RAW_BYTES);
-	for (uint64_t i = 0; i < raw->stack_bytes / 8; i++)
+	/* Kept here: what stands in the shared memory, others can change. */
+	bytes = readable(here->sp, RAW_BYTES);
+	raw->stack_bytes = bytes;
+	for (uint64_t i = 0; i < bytes / 8; i++)
 		to[i] = from[i];
-	raw->bytes = sizeof(*raw) + raw->stack_bytes;
+	raw->bytes = sizeof(*raw) + bytes;
 	raw->word = SHARE_WORD(SHARE_RAW, 0);
-	ring_commit(t, (uint32_t)raw->bytes);
+	ring_commit(t, (uint32_t)(sizeof(*raw) + bytes));
 	return true;
 }
 

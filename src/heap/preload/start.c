@@ -32,6 +32,7 @@
 #pragma weak environ
 #pragma weak getauxval
 #pragma weak pthread_key_create
+#pragma weak walk_state_bytes
 
 #define NOEXEC_SEAL 8u /* MFD_NOEXEC_SEAL of newer kernels */
 
@@ -451,6 +452,16 @@ bool preload_ready(struct thread *t)
 
 /* ---- attached ---- */
 
+/* A thread that is still walking for the last collector does so in memory of its own, which is empty. */
+static void leave_walks(void)
+{
+	for (uint32_t i = 0; i < SHARE_RINGS; i++) {
+		if (preload.walks[i] && walk_state_bytes)
+			sys3(SYS_madvise, preload.walks[i], walk_state_bytes(), MADV_DONTNEED);
+		preload.walks[i] = NULL;
+	}
+}
+
 static int share(const char *text)
 {
 	int fd;
@@ -470,6 +481,7 @@ static int share(const char *text)
 		return -ENOMEM;
 	}
 	preload.early = 0;
+	leave_walks();
 	fill_header();
 	return fd;
 }
