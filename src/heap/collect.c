@@ -105,7 +105,9 @@ static void take(struct heap_collector *c, struct watched *w, const struct heap_
 		return;
 	}
 	if (e->type == SHARE_MODULES) {
-		session_read_maps(c->session, w->pid, NULL);
+		/* Unless they were read since, for the tables. */
+		if ((int32_t)((uint32_t)e->address - w->modules_done) > 0)
+			session_read_maps(c->session, w->pid, NULL);
 		return;
 	}
 	if (records_time(c)) {
