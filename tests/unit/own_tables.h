@@ -113,7 +113,8 @@ static inline bool own_find_mapping(void *ctx, uint64_t addr, struct unwind_mapp
 
 /* ---- registers here, and of the caller ---- */
 
-#define OWN_HOOK __attribute__((noinline, optimize("no-omit-frame-pointer")))
+/* A function that asks for its frame address keeps a frame pointer. */
+#define OWN_HOOK __attribute__((noinline))
 
 #if defined(__x86_64__)
 /* Of the function that expands it, as a sampler would see them. */

@@ -317,10 +317,11 @@ __attribute__((noinline)) static void jumped_over(unsigned depth)
 	hook();
 }
 
-__attribute__((noinline, optimize("no-omit-frame-pointer"))) static void keeps_frame_pointer(unsigned depth)
+__attribute__((noinline)) static void keeps_frame_pointer(unsigned depth)
 {
 	uint64_t a = sink, b = a ^ depth;
 
+	__asm__ volatile("" : : "r"(__builtin_frame_address(0))); /* which makes it keep one */
 	wander(depth);
 	sink = a * b;
 }
@@ -453,10 +454,10 @@ TEST(no_room_for_nodes)
 	struct share_header *h = own.memory.header;
 	uint64_t lost = h->lost[SHARE_LOST_NODE];
 	uint32_t count = 0, parent;
+	volatile unsigned rounds = 3; /* from one call: the third is the first one's stack, which is there */
 
 	deep_state = own_state();
-	/* In a loop: the third is the first one's stack, which is there. */
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < rounds; i++) {
 		if (i == 1) {
 			count = h->node_count;
 			h->node_count = SHARE_NODES - 3;

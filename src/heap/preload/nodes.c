@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The shared tree of stacks: found through the thread's own cache, then through the index (share.h), which all threads fill in
- * without locks.
+ * The shared tree of stacks, found through the index (share.h), which all threads fill in without locks.
  *
  * A slot of the index holds the number of a node in its low 22 bits and ten more bits of the hash above, so that a
  * look at the node itself is nearly always the last one. A node is filled in before its slot is: who sees the
@@ -55,7 +54,7 @@ static uint32_t add_node(const struct walk_memory *m, struct walk_state *s, uint
 	return seen;
 }
 
-static uint32_t find_shared(const struct walk_memory *m, struct walk_state *s, uint32_t parent, uint64_t pc)
+uint32_t node_find(const struct walk_memory *m, struct walk_state *s, uint32_t parent, uint64_t pc)
 {
 	uint32_t hash = share_node_hash(parent, pc), tag = hash & ~NODE_MASK;
 
@@ -81,17 +80,4 @@ static uint32_t find_shared(const struct walk_memory *m, struct walk_state *s, u
 		}
 	}
 	return 0;
-}
-
-uint32_t node_find(const struct walk_memory *m, struct walk_state *s, uint32_t parent, uint64_t pc)
-{
-	struct walk_node_entry *e = &s->nodes[(pc ^ pc >> 11 ^ parent * 0x9e5u) & (WALK_NODE_CACHE - 1)];
-	uint32_t node;
-
-	if (__builtin_expect(e->pc == pc && e->parent == parent && e->node, 1))
-		return e->node;
-	node = find_shared(m, s, parent, pc);
-	if (node)
-		*e = (struct walk_node_entry){.pc = pc, .parent = parent, .node = node};
-	return node;
 }

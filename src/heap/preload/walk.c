@@ -429,36 +429,91 @@ static enum walk_result cut(const struct walk_memory *m, struct walk_state *s)
 	return WALK_CUT;
 }
 
-/* Puts fresh[0..fresh) upon frames[0..kept) and finds their nodes. As long as the frames that were there have the same pcs,
- * their nodes are the same. */
+/*
+ * The hash of a frame that `outer` is the hash of all further out of. With 64 bits two stacks of one program have the same by
+ * chance once in a hundred million programs of half a million stacks each.
+ */
+static inline uint64_t hash_of(uint64_t outer, uint64_t pc)
+{
+	uint64_t hash = (outer ^ pc) * 0x9e3779b97f4a7c15u;
+
+	return hash ^ hash >> 29;
+}
+
+/* Asks for the nodes of frames[0..count), the outermost ones first, which is called by `base`. The innermost; *ret_room false:
+ * there is no room for nodes, and it is the last one that there was. */
+static __attribute__((noinline)) uint32_t find_nodes(
+	const struct walk_memory *m, struct walk_state *s, uint32_t count, uint32_t base, bool *ret_room)
+{
+	uint32_t known = count, parent;
+
+	while (known && !s->frames[known - 1].node)
+		known--;
+	parent = known ? s->frames[known - 1].node : base;
+	for (*ret_room = true; known < count; known++) {
+		uint32_t node = node_find(m, s, parent, s->frames[known].pc);
+
+		*ret_room = node;
+		if (!node)
+			break;
+		s->frames[known].node = parent = node;
+	}
+	return parent;
+}
+
+/* The node of the stack that is frames[0..count). */
+static inline uint32_t node_of(
+	const struct walk_memory *m, struct walk_state *s, uint32_t count, uint32_t base, bool *ret_room)
+{
+	struct walk_frame *leaf = &s->frames[count - 1];
+	struct walk_stack_entry *set = s->stacks[leaf->hash >> 54 & (WALK_STACK_SETS - 1)], other = set[1];
+	uint32_t node = leaf->node;
+
+	*ret_room = true;
+	if (node)
+		return node;
+	if (__builtin_expect(set->hash == leaf->hash && set->node, 1))
+		return leaf->node = set->node;
+	/* What was asked for last stands first. */
+	set[1] = set[0];
+	set[0] = other;
+	if (other.hash == leaf->hash && other.node)
+		return leaf->node = other.node;
+	node = find_nodes(m, s, count, base, ret_room);
+	if (*ret_room)
+		set[0] = (struct walk_stack_entry){.hash = leaf->hash, .node = node};
+	return node;
+}
+
+/* Puts fresh[0..fresh) upon frames[0..kept) and finds the node of the whole, whose outermost frame `base` calls. As long as the
+ * frames that were there have the same pcs, their hashes and nodes are the same. */
 static enum walk_result keep(const struct walk_memory *m, struct walk_state *s, uint32_t kept, uint32_t fresh,
-	uint32_t parent, uint32_t *ret_node)
+	uint32_t base, uint32_t *ret_node)
 {
 	uint32_t needs = kept ? s->frames[kept - 1].marks & WALK_NEEDS_FP : 0;
+	uint64_t hash = kept ? s->frames[kept - 1].hash : base;
 	uint32_t alike = s->count;
+	bool room = true;
 
 	for (uint32_t i = fresh; i-- > 0; kept++) {
 		const struct walk_fresh *f = &s->fresh[i];
 		struct walk_frame *to = &s->frames[kept];
-		uint32_t node = to->node;
 
 		if (kept >= alike || to->pc != f->pc) {
 			alike = 0;
-			node = node_find(m, s, parent, f->pc);
+			to->pc = f->pc;
+			to->hash = hash_of(hash, f->pc);
+			to->node = 0;
 		}
-		*ret_node = parent;
-		if (!node)
-			return cut(m, s);
-		to->pc = f->pc;
+		hash = to->hash;
 		__asm__ volatile("" ::: "memory"); /* see enum step */
 		to->sp = f->sp;
-		to->node = parent = node;
 		needs = needs_fp(f, needs);
 		put_checks(s, kept, f, needs);
 	}
 	s->count = kept;
-	*ret_node = parent;
-	return WALK_WHOLE;
+	*ret_node = kept ? node_of(m, s, kept, base, &room) : base;
+	return room ? WALK_WHOLE : cut(m, s);
 }
 
 /* Too many frames: the innermost ones, under "not known". */
@@ -485,7 +540,7 @@ static enum walk_result walk_on(struct walk *w, uint32_t *ret_node)
 		fresh = (uint32_t)(now - s->fresh);
 		if (left && is_known(s, now, &left))
 			return left + fresh > WALK_MOST_FRAMES ? keep_innermost(w->m, s, fresh, ret_node)
-			       : keep(w->m, s, left, fresh, s->frames[left - 1].node, ret_node);
+			       : keep(w->m, s, left, fresh, s->base, ret_node);
 		if (fresh == WALK_MOST_FRAMES)
 			return keep_innermost(w->m, s, fresh, ret_node);
 		now->rule = rule_of(w->m, s, now->pc, now->flags);
@@ -566,7 +621,7 @@ void walk_forget(struct walk_state *state)
 {
 	state->directory = state->base = state->count = state->spare = state->gone = 0;
 	state->readable.count = 0;
-	for (uint32_t i = 0; i < WALK_NODE_CACHE; i++)
-		state->nodes[i] = (struct walk_node_entry){0};
+	for (uint32_t i = 0; i < WALK_STACK_SETS; i++)
+		state->stacks[i][0] = state->stacks[i][1] = (struct walk_stack_entry){0};
 	forget_rules(state);
 }

@@ -12,7 +12,7 @@
 
 #define WALK_MOST_FRAMES 16384u
 #define WALK_RULE_SETS 512u /* of two entries each; powers of two */
-#define WALK_NODE_CACHE 1024u
+#define WALK_STACK_SETS 1024u
 #define WALK_RANGES 4u
 
 /*
@@ -23,8 +23,9 @@
  */
 struct walk_frame {
 	uint64_t pc, sp;
-	uint64_t fp; /* what it was, if it matters */
-	uint32_t node;
+	uint64_t fp;   /* what it was, if it matters */
+	uint64_t hash; /* of its pc, and those of all further out */
+	uint32_t node; /* 0: nobody has asked for it so far */
 	uint32_t marks; /* WALK_MARKS(checks, flags); checks: those of this frame and of all further out,
 			 * and of the end */
 };
@@ -56,9 +57,10 @@ struct walk_rule_entry {
 	uint64_t address, rule;
 };
 
-struct walk_node_entry {
-	uint64_t pc;
-	uint32_t parent, node; /* 0: empty */
+/* A whole stack, by the hash of its innermost frame. */
+struct walk_stack_entry {
+	uint64_t hash;
+	uint32_t node, pad; /* node 0: empty */
 };
 
 struct walk_range {
@@ -85,7 +87,7 @@ struct walk_state {
 	uint8_t pad[19];
 	struct walk_readable readable;
 	struct walk_rule_entry rules[WALK_RULE_SETS][2];
-	struct walk_node_entry nodes[WALK_NODE_CACHE];
+	struct walk_stack_entry stacks[WALK_STACK_SETS][2];
 	struct walk_frame frames[WALK_MOST_FRAMES];     /* of the last walk that was whole, outermost first */
 	struct walk_check checks[2 * WALK_MOST_FRAMES + 1]; /* of those */
 	struct walk_fresh fresh[WALK_MOST_FRAMES + 1];  /* of this walk, innermost first; the last is where it stands */
