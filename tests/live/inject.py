@@ -89,7 +89,6 @@ def goes_well(arguments, rounds=None, build="gcc-O2", **options):
 
 def times(rounds):
     longest = sorted(r["longest_ns"] / 1000 for r in rounds)
-    if os.environ.get('SHOW'): print(longest)
     last = sorted(r["last_ns"] / 1000 for r in rounds)
     return "stops of %d us in the middle, %d us at most; %d of %d taken while computing; %.1f stops a round" % (
         last[len(last) // 2], longest[-1], sum(r["ran"] for r in rounds), len(rounds),
