@@ -10,6 +10,9 @@
  *	          frames[3]  frames[2]  frames[1]  frames[0]
  *	          forgotten   kept, their words compared
  *
+ * Comparing costs more than walking where most of a stack is another one each time, and it is not deep. Then walks are
+ * plain for a while: all frames, and nothing is kept but the hash of their pcs.
+ *
  * In what a rule says and in what memory holds nothing is trusted: every word that is read is known to be readable, every
  * frame lies above the one it called (or on another stack, four of them at most), and there is a limit to their number.
  */
@@ -298,20 +301,24 @@ static __attribute__((noinline)) enum step step_general(
 	}
 }
 
-/* The common ones in place. False when something about it is not common. */
-static inline __attribute__((always_inline)) LOOKS_ANYWHERE bool step_common(
-	const struct walk *w, const struct walk_fresh *now, struct walk_fresh *next, uint64_t rule)
-{
-	uint64_t cfa = (TABLES_KIND(rule) == TABLES_SP ? now->sp : now->fp) + (uint64_t)TABLES_OFFSET(rule);
-	uint64_t slot = cfa + (uint64_t)(8 * TABLES_RA(rule)), word;
-	uint64_t fp = now->fp, fp_slot = 0;
+/* What nearly all code with frame pointers has. */
+#if defined(__x86_64__)
+#define FRAME_RULE TABLES_RULE(TABLES_FP, 16, -1, -2)
+#else
+#define FRAME_RULE TABLES_NONE
+#endif
 
-	if (__builtin_expect((TABLES_KIND(rule) != TABLES_SP && TABLES_KIND(rule) != TABLES_FP) || now->flags ||
-			cfa <= now->sp || !TABLES_RA(rule) || !readable_has(&w->s->readable, slot), 0))
+/* To the caller in place, whose pc is at `slot` and its frame pointer at `fp_slot`, 0: where it was. False when something about
+ * it is not common. */
+static inline __attribute__((always_inline)) LOOKS_ANYWHERE bool step_in_place(const struct walk *w,
+	const struct walk_fresh *now, struct walk_fresh *next, uint64_t cfa, uint64_t slot, uint64_t fp_slot)
+{
+	uint64_t fp = now->fp, word;
+
+	if (__builtin_expect(now->flags || cfa <= now->sp || !readable_has(&w->s->readable, slot), 0))
 		return false;
-	if (TABLES_FP_SAVED(rule)) {
-		fp_slot = cfa + (uint64_t)(8 * TABLES_FP_SAVED(rule));
-		if (__builtin_expect(TABLES_FP_SAVED(rule) == TABLES_FP_LOST || !readable_has(&w->s->readable, fp_slot), 0))
+	if (fp_slot) {
+		if (__builtin_expect(!readable_has(&w->s->readable, fp_slot), 0))
 			return false;
 		fp = load(fp_slot);
 	}
@@ -324,6 +331,23 @@ static inline __attribute__((always_inline)) LOOKS_ANYWHERE bool step_common(
 	next->fp_slot = fp_slot;
 	next->flags = 0;
 	return next->pc != 0;
+}
+
+/* The common rules. The first of them goes on from the frame pointer alone: the processor need not wait for the rule to know where
+ * the next frame is. */
+static inline __attribute__((always_inline)) bool step_common(
+	const struct walk *w, const struct walk_fresh *now, struct walk_fresh *next, uint64_t rule)
+{
+	unsigned kind = TABLES_KIND(rule);
+	int64_t ra = TABLES_RA(rule), saved = TABLES_FP_SAVED(rule);
+	uint64_t cfa;
+
+	if (rule == FRAME_RULE)
+		return step_in_place(w, now, next, now->fp + 16, now->fp + 8, now->fp);
+	if (__builtin_expect((kind != TABLES_SP && kind != TABLES_FP) || !ra || saved == TABLES_FP_LOST, 0))
+		return false;
+	cfa = (kind == TABLES_SP ? now->sp : now->fp) + (uint64_t)TABLES_OFFSET(rule);
+	return step_in_place(w, now, next, cfa, cfa + (uint64_t)(8 * ra), saved ? cfa + (uint64_t)(8 * saved) : 0);
 }
 
 /* ---- frames of the last walk ---- */
@@ -461,27 +485,40 @@ static __attribute__((noinline)) uint32_t find_nodes(
 	return parent;
 }
 
+/* What the thread remembers of a stack with this hash: its node, or 0. */
+static inline uint32_t remembered(struct walk_state *s, uint64_t hash)
+{
+	struct walk_stack_entry *set = s->stacks[hash >> 53 & (WALK_STACK_SETS - 1)], other = set[1];
+
+	if (__builtin_expect(set->hash == hash, 1))
+		return set->node;
+	/* What was asked for last stands first. */
+	set[1] = set[0];
+	set[0] = other;
+	return other.hash == hash ? other.node : 0;
+}
+
+static inline void remember(struct walk_state *s, uint64_t hash, uint32_t node)
+{
+	s->stacks[hash >> 53 & (WALK_STACK_SETS - 1)][0] = (struct walk_stack_entry){.hash = hash, .node = node};
+}
+
 /* The node of the stack that is frames[0..count). */
 static inline uint32_t node_of(
 	const struct walk_memory *m, struct walk_state *s, uint32_t count, uint32_t base, bool *ret_room)
 {
 	struct walk_frame *leaf = &s->frames[count - 1];
-	struct walk_stack_entry *set = s->stacks[leaf->hash >> 54 & (WALK_STACK_SETS - 1)], other = set[1];
-	uint32_t node = leaf->node;
 
 	*ret_room = true;
-	if (node)
-		return node;
-	if (__builtin_expect(set->hash == leaf->hash && set->node, 1))
-		return leaf->node = set->node;
-	/* What was asked for last stands first. */
-	set[1] = set[0];
-	set[0] = other;
-	if (other.hash == leaf->hash && other.node)
-		return leaf->node = other.node;
-	node = find_nodes(m, s, count, base, ret_room);
+	if (!leaf->node)
+		leaf->node = remembered(s, leaf->hash);
+	if (leaf->node)
+		return leaf->node;
+
+	uint32_t node = find_nodes(m, s, count, base, ret_room);
+
 	if (*ret_room)
-		set[0] = (struct walk_stack_entry){.hash = leaf->hash, .node = node};
+		remember(s, leaf->hash, node);
 	return node;
 }
 
@@ -516,6 +553,30 @@ static enum walk_result keep(const struct walk_memory *m, struct walk_state *s, 
 	return room ? WALK_WHOLE : cut(m, s);
 }
 
+/* A whole stack, fresh[0..fresh), that was not compared with the last one. */
+static enum walk_result keep_nothing(
+	const struct walk_memory *m, struct walk_state *s, uint32_t fresh, uint32_t *ret_node)
+{
+	uint64_t hash = s->base;
+
+	for (uint32_t i = fresh; i-- > 0;)
+		hash = hash_of(hash, s->fresh[i].pc);
+	s->count = 0;
+	*ret_node = remembered(s, hash);
+	return *ret_node ? WALK_WHOLE : keep(m, s, 0, fresh, s->base, ret_node);
+}
+
+/* Whether the next walks are plain, after one that kept this much of the last one, and found this much. */
+static inline void learn(struct walk_state *s, uint32_t kept, uint32_t fresh)
+{
+	if (fresh * 3 <= kept + fresh || kept + fresh > WALK_PLAIN_FRAMES) {
+		s->changing = 0;
+	} else if (++s->changing == 8) {
+		s->changing = 6;
+		s->plain = 100;
+	}
+}
+
 /* Too many frames: the innermost ones, under "not known". */
 static enum walk_result keep_innermost(
 	const struct walk_memory *m, struct walk_state *s, uint32_t fresh, uint32_t *ret_node)
@@ -528,6 +589,23 @@ static enum walk_result keep_innermost(
 	return result == WALK_WHOLE ? cut(m, s) : result;
 }
 
+/* `now` is where a walk met the bottom of the stack. */
+static enum walk_result walked_to_the_end(struct walk *w, const struct walk_fresh *now, uint32_t *ret_node)
+{
+	struct walk_state *s = w->s;
+	uint32_t fresh = (uint32_t)(now - s->fresh);
+
+	put_end_check(s, now);
+	if (s->plain && fresh <= WALK_PLAIN_FRAMES) {
+		s->plain--;
+		return keep_nothing(w->m, s, fresh, ret_node);
+	}
+	s->plain = 0;
+	if (s->count)
+		learn(s, 0, fresh);
+	return keep(w->m, s, 0, fresh, s->base, ret_node);
+}
+
 /* From fresh[0]. */
 static enum walk_result walk_on(struct walk *w, uint32_t *ret_node)
 {
@@ -538,9 +616,11 @@ static enum walk_result walk_on(struct walk *w, uint32_t *ret_node)
 
 	for (; step == STEP_DONE; now++) {
 		fresh = (uint32_t)(now - s->fresh);
-		if (left && is_known(s, now, &left))
+		if (left && is_known(s, now, &left)) {
+			learn(s, left, fresh);
 			return left + fresh > WALK_MOST_FRAMES ? keep_innermost(w->m, s, fresh, ret_node)
 			       : keep(w->m, s, left, fresh, s->base, ret_node);
+		}
 		if (fresh == WALK_MOST_FRAMES)
 			return keep_innermost(w->m, s, fresh, ret_node);
 		now->rule = rule_of(w->m, s, now->pc, now->flags);
@@ -549,8 +629,7 @@ static enum walk_result walk_on(struct walk *w, uint32_t *ret_node)
 	}
 	if (step == STEP_LOST)
 		return WALK_RAW;
-	put_end_check(s, now);
-	return keep(w->m, s, 0, (uint32_t)(now - s->fresh), s->base, ret_node);
+	return walked_to_the_end(w, now, ret_node);
 }
 
 /* After the directory or what is mapped has changed: what was known by the old one is forgotten, but for nodes. */
@@ -597,7 +676,7 @@ enum walk_result walk_stack(const struct walk_memory *memory, struct walk_state 
 	}
 	if (!readable_enter(&state->readable, start->sp, &same))
 		same = false;
-	if (!same)
+	if (!same || state->plain)
 		state->count = 0;
 	if (state->readable.count) {
 		state->fresh[0] = (struct walk_fresh){.pc = start->pc, .sp = start->sp, .fp = start->fp};

@@ -12,8 +12,9 @@
 
 #define WALK_MOST_FRAMES 16384u
 #define WALK_RULE_SETS 512u /* of two entries each; powers of two */
-#define WALK_STACK_SETS 1024u
+#define WALK_STACK_SETS 2048u /* of two entries, too */
 #define WALK_RANGES 4u
+#define WALK_PLAIN_FRAMES 48u /* more than that are worth comparing, however much of them changes */
 
 /*
  * A frame of the last walk that was whole.
@@ -84,7 +85,9 @@ struct walk_state {
 	uint32_t spare;        /* a node that was taken but not used; 0: none */
 	uint32_t end_checks;   /* 0 or 1: of the word that said that frames[0] has no caller */
 	bool stale;            /* code was unmapped that the directory still has */
-	uint8_t pad[19];
+	uint8_t changing;      /* so many walks one after the other found much of their stack changed */
+	uint8_t plain;         /* so many more walks are done without looking at the last one */
+	uint8_t pad[17];
 	struct walk_readable readable;
 	struct walk_rule_entry rules[WALK_RULE_SETS][2];
 	struct walk_stack_entry stacks[WALK_STACK_SETS][2];
