@@ -612,7 +612,7 @@ const struct heap_flow *heap_flows_of(const struct profile_heap *h, uint32_t sit
 	for (end = low; end < h->flows.len && h->flows.data[end].site == site; end++)
 		;
 	*ret_count = end - low;
-	return h->flows.data + low;
+	return *ret_count ? h->flows.data + low : NULL;
 }
 
 void loader_heap_finish(struct loader *l)

@@ -204,6 +204,7 @@ static struct slope slope_of(const struct window *w)
 	return s;
 }
 
+#define SURE 1.7 /* half intervals: 3.3 standard deviations */
 #define LEAST_MOMENTS 8u
 #define LEAST_SECONDS 5.0
 #define LEAST_GROWN 4096.0 /* bytes: what grows by less has no trend worth telling */
@@ -296,6 +297,15 @@ static struct course course_of(const struct window *all, const struct window *la
 	return c;
 }
 
+/* Where the time was divided after the fact, chance has had more than one try: then more is asked for than that 0 lies outside of a
+ * 95 % interval. */
+static bool goes_up(const struct course *c)
+{
+	double half = c->base.rate - c->base.low;
+
+	return c->base.rate > (c->changed ? SURE : 1) * half;
+}
+
 struct heap_growth heap_growth_of(const struct profile *p, const double *line, const double *variance,
 	const struct heap_sum *sum)
 {
@@ -318,7 +328,7 @@ struct heap_growth heap_growth_of(const struct profile *p, const double *line, c
 	g.rate = c.base.rate;
 	g.low = c.base.low;
 	g.high = c.base.high;
-	if (c.base.low > 0 && c.check.rate > 0 && c.check.high >= c.go_on * c.base.rate && !has_stopped(&all, c.base.rate))
+	if (goes_up(&c) && c.check.rate > 0 && c.check.high >= c.go_on * c.base.rate && !has_stopped(&all, c.base.rate))
 		g.trend = HEAP_TREND_GROWS;
 	else if (c.base.high < 0 && c.check.rate < 0)
 		g.trend = HEAP_TREND_SHRINKS;

@@ -18,6 +18,18 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Whether this program brings the allocator and the interceptors of AddressSanitizer along. */
+#if defined(__SANITIZE_ADDRESS__)
+#define HAS_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_ASAN 1
+#endif
+#endif
+#ifndef HAS_ASAN
+#define HAS_ASAN 0
+#endif
+
 struct test {
 	const char *name;
 	void (*run)(void);

@@ -264,8 +264,8 @@ TEST(programs_that_take_no_library_are_known)
 	int fd = mkstemp(script);
 
 	heap_cover_file("/proc/self/exe", &cover);
-	check_u64(cover.kind, HEAP_COVERED);
-	check_str(cover.words, "");
+	check_u64(cover.kind, HAS_ASAN ? HEAP_OWN_ALLOCATOR : HEAP_COVERED); /* with a sanitizer its malloc is in us */
+	check(HAS_ASAN || !*cover.words);
 	check(write(fd, text, strlen(text)) > 0);
 	close(fd);
 	heap_cover_file(script, &cover);

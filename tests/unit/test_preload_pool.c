@@ -27,7 +27,7 @@ TEST(blocks_are_aligned_and_zero)
 		memset(p, 0xff, 100);
 		last_end = p + 100;
 	}
-	check(!pool_has(pool - 1) && !pool_has(pool + POOL_BYTES) && !pool_has(NULL));
+	check(!pool_has((void *)((uintptr_t)pool - 1)) && !pool_has(pool + POOL_BYTES) && !pool_has(NULL));
 }
 
 TEST(what_it_cannot_give_it_refuses)

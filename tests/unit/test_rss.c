@@ -45,7 +45,8 @@ TEST(our_own_account)
 	check(!rss_account(getpid(), &r, &err));
 	check_u64(sum(&r), r.bytes);
 	row = find(&r, RSS_SHARED, "/dev/zero");
-	check(row && row->bytes == 5 * MB && row->size == 16 * MB);
+	/* We look at ourselves, and use pages of our stack meanwhile. */
+	check(row && row->bytes <= 5 * MB && row->bytes + r.shrunk >= 5 * MB && row->size == 16 * MB);
 	check(r.stacks.len == 1 && r.process.threads == 1 && !r.stackless);
 	check(find(&r, RSS_FILE_TEXT, NULL) && find(&r, RSS_KERNEL, "[vdso]"));
 	/* Nothing of this is there with a sanitizer's allocator. */

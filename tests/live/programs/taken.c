@@ -29,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define EARLY_MS 15 /* what select() has left is told by whoever has interrupted it, to within the length of stops */
 #define LATE_MS 150 /* a machine may be busy; a limit that is begun anew is later than that, mostly */
 #define FUTEX_WAIT_PRIVATE 128 /* linux/futex.h, which musl lacks */
 
@@ -238,7 +239,7 @@ static void waits(const char *call, int ms)
 			break;
 		if (rc)
 			say(rc < 0 ? strerror(errno) : "a result", (double)rc);
-		if (strcmp(call, "pipe") && (took < ms - 2 || took > ms + LATE_MS))
+		if (strcmp(call, "pipe") && (took < ms - EARLY_MS || took > ms + LATE_MS))
 			say("ms it has waited:", took);
 		rounds++;
 	}
