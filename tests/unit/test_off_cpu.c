@@ -358,7 +358,9 @@ TEST(a_stopped_process_says_so)
 		syscall_number("pause") >= 0 ? "pause" : "ppoll");
 	kill(child, SIGSTOP);
 	waitpid(child, &status, WUNTRACED);
-	check(!blocked_read(child, child, &blocked, NULL));
+	/* That it has stopped is told before it has left its CPU. */
+	for (unsigned i = 0; i < 5000 && blocked_read(child, child, &blocked, NULL); i++)
+		usleep(1000);
 	check_u64(blocked.reason.state, STATE_STOPPED);
 	check(blocked.stack.has_regs);
 	kill(child, SIGKILL);
