@@ -102,6 +102,7 @@ struct window {
 	const double *line, *variance;
 	double weight; /* of one more block that was not sampled; 0: exact */
 	double block;  /* bytes of a usual one: lines go up in such steps */
+	double churn;  /* variance of what is allocated in a second */
 	size_t from, to;
 };
 
@@ -122,15 +123,20 @@ static double span(const struct window *w, size_t i)
 	return (double)(w->times[after] - w->times[before]) / NS_PER_S;
 }
 
-/* The least variance in the window is that of blocks that may have been there all the time: they move no slope. What
- * is above it at both ends came or went. */
+/*
+ * Blocks that were there all the time move no slope, however unsure their number is. What was allocated meanwhile has come, as far as it
+ * is still there, and what it has replaced has gone: by chance other blocks of a cache are sampled than before. And where
+ * there was less in between, what is above the least of the window at both ends came or went.
+ */
 static double sampling_variance(const struct window *w)
 {
-	double least = INFINITY, length = seconds(w, w->to - 1);
+	double first = w->variance[w->from], last = w->variance[w->to - 1], least = INFINITY;
+	double length = seconds(w, w->to - 1), allocated = w->churn * length;
+	double turned = fmin(last, allocated) + fmin(first, fmax(allocated - (last - first), 0));
 
 	for (size_t i = w->from; i < w->to; i++)
 		least = fmin(least, w->variance[i]);
-	return 1.2 * (w->variance[w->from] + w->variance[w->to - 1] - 2 * least) / (length * length);
+	return 1.2 * fmax(turned, first + last - 2 * least) / (length * length);
 }
 
 struct fit {
@@ -230,7 +236,8 @@ static struct window whole_window(const struct profile_heap *h, const double *li
 {
 	struct window w = {.times = h->moments.data, .line = line, .variance = variance, .to = h->moments.len,
 		.weight = heap_weight(h, sum, true),
-		.block = sum->number[HEAP_ALLOCATED_BYTES] / fmax(sum->number[HEAP_ALLOCATED], 1)};
+		.block = sum->number[HEAP_ALLOCATED_BYTES] / fmax(sum->number[HEAP_ALLOCATED], 1),
+		.churn = sum->variance[HEAP_VAR_ALLOCATED_BYTES] * NS_PER_S / fmax((double)(h->to_ns - h->from_ns), 1)};
 	uint64_t start = h->from_ns + (h->range ? 0 : (h->to_ns - h->from_ns) / 10);
 
 	while (w.to && w.times[w.to - 1] > h->to_ns)
