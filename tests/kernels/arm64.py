@@ -116,7 +116,7 @@ def known_programs_are_sampled_and_unwound():
               "%s: %d levels" % (row, recurse.deepest("descend")))
 
 
-# These look at files of the machine they were compiled on.
+# These look at files of the machine they were compiled on. Those for a sanitizer need its library, too.
 ELSEWHERE = {"test_elf", "test_guards", "test_os", "test_symbol", "test_tasks", "test_variables"}
 
 
@@ -125,7 +125,7 @@ def unit_tests_pass():
     out = build()
     names = sorted(n for n in os.listdir(out + "/tests/unit") if n.startswith("test_") and
                    os.access(os.path.join(out, "tests/unit", n), os.X_OK) and "." not in n)
-    names = [n for n in names if n not in ELSEWHERE]
+    names = [n for n in names if n not in ELSEWHERE and not n.endswith("_asan")]
     check(len(names) > 10, "unit tests: %s" % names)
     lines = in_guest({n: os.path.join(out, "tests/unit", n) for n in names},
                      ["%s 2>&1; echo status %s $?" % (n, n) for n in names])
