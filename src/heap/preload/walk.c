@@ -569,8 +569,8 @@ static enum walk_result keep_nothing(
 /* Whether the next walks are plain, after one that kept this much of the last one, and found this much. */
 static inline void learn(struct walk_state *s, uint32_t kept, uint32_t fresh)
 {
-	if (fresh * 3 <= kept + fresh || kept + fresh > WALK_PLAIN_FRAMES) {
-		s->changing = 0;
+	if (fresh <= kept || kept + fresh > WALK_PLAIN_FRAMES) {
+		s->changing -= s->changing > 0;
 	} else if (++s->changing == 8) {
 		s->changing = 6;
 		s->plain = 100;

@@ -85,7 +85,7 @@ struct walk_state {
 	uint32_t spare;        /* a node that was taken but not used; 0: none */
 	uint32_t end_checks;   /* 0 or 1: of the word that said that frames[0] has no caller */
 	bool stale;            /* code was unmapped that the directory still has */
-	uint8_t changing;      /* so many walks one after the other found much of their stack changed */
+	uint8_t changing;      /* so many more walks found most of their stack changed than did not */
 	uint8_t plain;         /* so many more walks are done without looking at the last one */
 	uint8_t pad[17];
 	struct walk_readable readable;
