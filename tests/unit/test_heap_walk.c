@@ -97,15 +97,29 @@ static void report(const uint64_t *pcs, size_t count, const struct unwind_frame 
 	printf("\n");
 }
 
-/* Walks from the caller of the function that calls this, incrementally, anew, and with all registers. */
-static void compare_walks(const struct walk_start *start, const struct unwind_regs *regs)
+/* Modules of the unwinder of samples are one thread's at a time. */
+static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t walk_sample(const struct unwind_regs *regs, struct unwind_frame *frames, enum unwind_end *ret_end)
 {
 	struct unwind_target target = {
 		.arch = UNWIND_X86_64, .ctx = &own, .find_mapping = own_find_mapping, .read_memory = read_self};
-	struct unwind_frame frames[FRAMES];
-	uint64_t pcs[FRAMES], sp = regs->value[UNWIND_X86_RSP];
-	uint32_t node, again;
+	uint64_t sp = regs->value[UNWIND_X86_RSP];
 	struct unwind_dump dump = {sp, copy, copy_stack(sp, stack_end)};
+	size_t found;
+
+	pthread_mutex_lock(&modules_lock);
+	found = unwinder_walk(unwinder, &target, regs, stack_end ? &dump : NULL, frames, FRAMES, ret_end);
+	pthread_mutex_unlock(&modules_lock);
+	return found;
+}
+
+/* Walks from the caller of the function that calls this, incrementally, anew, and with all registers. */
+static void compare_walks(const struct walk_start *start, const struct unwind_regs *regs)
+{
+	struct unwind_frame frames[FRAMES];
+	uint64_t pcs[FRAMES];
+	uint32_t node, again;
 	enum unwind_end end;
 	enum walk_result result = walk_stack(&own.memory, state, start, &node);
 
@@ -121,7 +135,7 @@ static void compare_walks(const struct walk_start *start, const struct unwind_re
 	}
 
 	size_t count = pcs_of(node, pcs, FRAMES);
-	size_t found = unwinder_walk(unwinder, &target, regs, stack_end ? &dump : NULL, frames, FRAMES, &end);
+	size_t found = walk_sample(regs, frames, &end);
 	bool same = end == UNWIND_ROOT && result == WALK_WHOLE && count + 1 == found;
 
 	for (size_t i = 0; same && i < count; i++)
