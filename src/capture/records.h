@@ -309,7 +309,8 @@ struct record_heap {
 	uint32_t pid;
 	uint8_t precision;  /* enum heap_precision */
 	uint8_t how;        /* enum heap_how */
-	uint8_t pad[2];
+	uint8_t maps;       /* 1: what it maps itself is in sites of its own (stacks end in "[mapped") */
+	uint8_t pad;
 	uint32_t allocator; /* string: the file whose malloc it is, CAPTURE_NONE: not known */
 	uint32_t uncovered; /* string: what is not seen, in words; CAPTURE_NONE: nothing is known to be missing */
 };

@@ -270,7 +270,7 @@ static size_t tidy_record(enum record_type type, void *record)
 		memset(((struct record_task_time *)record)->pad, 0, 2);
 		return sizeof(struct record_task_time);
 	case RECORD_HEAP:
-		memset(((struct record_heap *)record)->pad, 0, 2);
+		((struct record_heap *)record)->pad = 0;
 		return sizeof(struct record_heap);
 	case RECORD_HEAP_SITE:
 		return sizeof(struct record_heap_site);

@@ -115,6 +115,10 @@ static void take(struct heap_collector *c, struct watched *w, const struct heap_
 			write_time(c, w, e);
 		return;
 	}
+	if (e->type == SHARE_MAP || e->type == SHARE_UNMAP || e->type == SHARE_UNMAP_FAILED) {
+		collect_mapped(c, w, e);
+		return;
+	}
 	if (w->own_pid == w->pid) {
 		gone = heap_model_take(c->model, e, has_stack(e->type) ? collect_stack(c, w, e) : CAPTURE_NONE);
 	} else {

@@ -80,6 +80,9 @@ void collect_losses(struct heap_collector *c, struct watched *w);
 /* collect_said.c: an event of a program that says things itself. */
 void collect_said(struct heap_collector *c, struct watched *w, const struct heap_event *e);
 
+/* collect_maps.c: SHARE_MAP, _UNMAP, _UNMAP_FAILED. */
+void collect_mapped(struct heap_collector *c, struct watched *w, const struct heap_event *e);
+
 /* Another memory of the process said hello: those that are not mapped any more were of programs before exec, or of
  * objects that are gone. */
 void collect_said_over(struct heap_collector *c, const struct watched *by);

@@ -151,6 +151,7 @@ static void write_heap(struct heap_collector *c, const struct watched *w, const 
 		.pid = (uint32_t)w->pid,
 		.precision = (uint8_t)c->options.precision,
 		.how = (uint8_t)how,
+		.maps = (c->options.share_options & SHARE_OPTION_MAPS) != 0,
 		.allocator = capture_string(c->writer, who->allocator.path[0] ? who->allocator.path : NULL),
 		.uncovered = capture_string(c->writer, cover.kind == HEAP_OWN_ALLOCATOR ? cover.words : NULL),
 	};

@@ -184,12 +184,19 @@ static enum event_result noted(struct heap_readers *set, struct process *p, stru
 	return EVENT_MORE;
 }
 
-static enum event_result mapped(struct process *p, struct words *w, struct heap_event *e)
+static enum event_result mapped(
+	struct heap_readers *set, struct process *p, struct ring *r, struct words *w, struct heap_event *e)
 {
+	uint64_t both;
+
 	e->size = next_word(w);
-	if (e->type == SHARE_MAP)
-		e->node = checked_node(p, e, next_word(w));
-	return EVENT_PLAIN;
+	if (e->type == SHARE_UNMAP)
+		return EVENT_PLAIN;
+	both = next_word(w);
+	e->node = checked_node(p, e, (uint32_t)both);
+	set->more.value = both >> 32 < SHARE_MAP_KINDS ? both >> 32 : SHARE_MAP_MEMORY;
+	with_raw(set, r);
+	return EVENT_MORE;
 }
 
 static enum event_result other_event(
@@ -208,12 +215,13 @@ static enum event_result other_event(
 		return EVENT_MORE;
 	case SHARE_MAP:
 	case SHARE_UNMAP:
-		return mapped(p, w, e);
+		return mapped(set, p, r, w, e);
 	case SHARE_VALUE:
 	case SHARE_OWN_FREE:
 		set->more.value = next_word(w);
 		return EVENT_MORE;
 	case SHARE_MODULES:
+	case SHARE_UNMAP_FAILED:
 	case SHARE_PROCESS_END:
 		return EVENT_PLAIN;
 	case SHARE_RAW:

@@ -50,6 +50,7 @@ static void watched_free(struct watched *p)
 	if (!p)
 		return;
 	live_release(&p->live);
+	maps_free(p->maps);
 	free(p);
 }
 
@@ -65,7 +66,7 @@ void heap_model_free(struct heap_model *m)
 	}
 	munmap(m->sites, SITES_ROOM * sizeof(*m->sites));
 	vec_each(&m->threads, t)
-		free(*t);
+		thread_free(*t);
 	vec_release(&m->threads);
 	vec_release(&m->flows);
 	vec_release(&m->rates);

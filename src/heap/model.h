@@ -58,6 +58,13 @@ void heap_model_prefetch(struct heap_model *m, const struct heap_event *e);
  */
 uint64_t heap_model_take(struct heap_model *m, const struct heap_event *e, uint32_t stack);
 
+/*
+ * The same of SHARE_MAP, _UNMAP and _UNMAP_FAILED. `stack` and `kind` are of a SHARE_MAP; where its kind is SHARE_MAP_SAME, it
+ * is heap_model_unmapped_kind() of the thread. Sites with such stacks have nothing else, and are in no sum.
+ */
+void heap_model_mapped(struct heap_model *m, const struct heap_event *e, uint32_t stack, enum share_map kind);
+enum share_map heap_model_unmapped_kind(struct heap_model *m, uint32_t process, uint32_t tid);
+
 /* Of all processes. Of `total` type, time, rss and with_sites are not filled in. */
 struct heap_totals {
 	struct record_heap_total total;

@@ -7,6 +7,7 @@
  *	shapes.c  how sizes, lifetimes and ages are distributed
  *	moments.c what is written to a recording
  *	live.c    the blocks that are live
+ *	maps.c    what is mapped
  */
 #ifndef SONDE_HEAP_MODEL_PRIV_H
 #define SONDE_HEAP_MODEL_PRIV_H
@@ -15,6 +16,7 @@
 #include "capture/id_table.h"
 #include "heap/live.h"
 #include "heap/model.h"
+#include "heap/ranges.h"
 
 #define NO_SITE UINT32_MAX
 
@@ -37,6 +39,7 @@ struct site {
 	uint32_t samples;
 	bool changed, reshaped;      /* since it was written */
 	bool ended;                  /* its process, or its frees are not seen: nothing of it is live at a later peak */
+	bool mapped;                 /* of mappings: in no sum */
 
 	struct shape sizes, lifetimes;
 
@@ -59,6 +62,25 @@ struct thread {
 	double allocated, allocated_bytes, freed, freed_bytes, freed_unknown;
 	uint64_t moving;                /* address of a block that realloc has; 0: none */
 	struct live_block moved;        /* that block, when it is known: its address is not 0 */
+	struct ranges unmapped;         /* that it has unmapped last, with the numbers of their mappings */
+	uint64_t unmapped_ns;
+	uint32_t last_mapping;          /* + 1: that it has made last; 0: none, or some of it is gone */
+	uint32_t unmapped_was_last;     /* the same, before it has unmapped that */
+	uint8_t unmapped_kind;          /* enum share_map */
+};
+
+/* What was mapped at once. */
+struct mapping {
+	uint64_t time_ns, bytes, left; /* left: of `bytes`, that are mapped still */
+	uint32_t site, tid;
+	uint32_t next; /* + 1: unused one behind this, which is unused */
+	uint8_t kind;  /* enum share_map */
+};
+
+struct maps {
+	struct ranges ranges; /* numbers: of their mappings */
+	VEC(struct mapping) mappings;
+	uint32_t unused;      /* + 1: the first one */
 };
 
 struct flow {
@@ -75,6 +97,7 @@ struct watched {
 	uint32_t first_site;  /* list of its sites */
 	uint32_t merged_site; /* of all that found no place; NO_SITE: none so far */
 	struct thread *others; /* those that were too many */
+	struct maps *maps;     /* NULL: it has mapped nothing that is of interest */
 };
 
 /* How blocks were chosen; stored with each. Number 0 is: all. */
@@ -230,6 +253,16 @@ static inline void shape_release(struct shape *s)
 void shape_write(struct capture_writer *w, uint64_t time_ns, uint32_t site, enum heap_shape kind, const struct shape *s);
 /* What is live of a process, by size and age. */
 void shapes_of_live(struct heap_model *m, const struct watched *p, struct capture_writer *w, uint64_t time_ns);
+
+/* maps.c */
+
+void maps_free(struct maps *maps); /* NULL is fine */
+
+static inline void thread_free(struct thread *t)
+{
+	vec_release(&t->unmapped);
+	free(t);
+}
 
 /* moments.c */
 

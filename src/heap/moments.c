@@ -227,6 +227,8 @@ static void end_site(struct heap_model *m, struct site *s)
 	if (s->ended)
 		return;
 	s->ended = true;
+	if (s->mapped)
+		return;
 	m->living.count -= left.count;
 	m->living.bytes -= left.bytes;
 	m->living.variance -= left.variance;
@@ -264,6 +266,7 @@ void heap_model_process_ended(struct heap_model *m, struct capture_writer *w, ui
 	if (p->apart)
 		sums_put_back(m, &kept);
 	live_release(&p->live);
+	maps_free(p->maps);
 	free(p);
 	m->processes[HEAP_SLOT(number)] = NULL;
 }

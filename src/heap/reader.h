@@ -36,7 +36,7 @@ struct heap_event_more {
 	const struct share_raw_stack *raw;
 	const uint8_t *raw_stack;
 	uint64_t cpu_ns, calls; /* SHARE_CALL */
-	uint64_t value;         /* SHARE_VALUE, SHARE_COUNTER, SHARE_CODE, pool of SHARE_OWN_...; SHARE_MAP: its node is in `node` */
+	uint64_t value;         /* SHARE_VALUE, SHARE_COUNTER, SHARE_CODE, pool of SHARE_OWN_...; of SHARE_MAP enum share_map */
 	const char *text[3];    /* notes: "" for those it does not have; SHARE_THREAD: [0] its name. NUL behind them */
 	uint32_t text_bytes[3];
 };

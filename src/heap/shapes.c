@@ -78,6 +78,20 @@ static bool add_blocks(const struct heap_model *m, const struct watched *p, uint
 	return true;
 }
 
+static bool add_mappings(const struct heap_model *m, const struct watched *p, uint64_t time_ns, struct live_shapes *shapes)
+{
+	for (size_t i = 0; p->maps && i < p->maps->mappings.len; i++) {
+		const struct mapping *map = &p->maps->mappings.data[i];
+		uint32_t age = shape_bucket((time_ns > map->time_ns ? time_ns - map->time_ns : 0) / NS_PER_US);
+		struct live_shapes *s = &shapes[m->sites[map->site].at];
+
+		if (map->left && !(shape_add(&s->sizes, shape_bucket(map->left), 1) && shape_add(&s->ages, age, 1) &&
+					 shape_add(&s->bytes, age, (double)map->left)))
+			return false;
+	}
+	return true;
+}
+
 static void write_sites(struct heap_model *m, const struct watched *p, struct capture_writer *w, uint64_t time_ns,
 	const struct live_shapes *shapes)
 {
@@ -96,7 +110,7 @@ void shapes_of_live(struct heap_model *m, const struct watched *p, struct captur
 	uint32_t count = number_sites(m, p);
 	struct live_shapes *shapes = calloc((size_t)count + 1, sizeof(*shapes));
 
-	if (shapes && add_blocks(m, p, time_ns, shapes))
+	if (shapes && add_blocks(m, p, time_ns, shapes) && add_mappings(m, p, time_ns, shapes))
 		write_sites(m, p, w, time_ns, shapes);
 	else
 		m->no_memory = true;

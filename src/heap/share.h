@@ -116,6 +116,7 @@ struct share_header {
 
 #define SHARE_OPTION_FREE_STACKS 1u /* frees have stacks as well */
 #define SHARE_OPTION_TIMES 2u       /* CPU time of the thread between sampled calls */
+#define SHARE_OPTION_MAPS 4u        /* MAP, UNMAP: what the program maps itself, whatever the mode is */
 
 enum share_ring_state {
 	SHARE_RING_NEVER = 0,
@@ -200,11 +201,13 @@ enum share_event {
 	SHARE_THREAD = 8,      /* the ring's new owner: address: tid; words 2, 3: its name, zero padded */
 	SHARE_MODULES = 9,     /* code was mapped or unmapped; address: modules_wanted, then */
 	SHARE_RAW = 10,        /* stack of the ALLOC that comes next: struct share_raw_stack; word 2: all its bytes */
-	SHARE_MAP = 11,        /* mmap, mremap's new place: address; word 2: bytes; word 3: node */
-	SHARE_UNMAP = 12,      /* munmap, mremap's old place: address; word 2: bytes */
+	SHARE_MAP = 11,        /* mmap, mremap's new place, brk: address; word 2: bytes; word 3: node, and in its upper half
+				* enum share_map. Whatever was there is mapped no more */
+	SHARE_UNMAP = 12,      /* munmap, mremap's old place, brk: address; word 2: bytes, which are about to go */
 	SHARE_PROCESS_END = 13,
 	SHARE_FREE_LAST = 14,  /* as FREE, of a sampled block that is the last one its thread allocated, sampled or not */
 	SHARE_FREE_STACK_LAST = 15, /* the same, as FREE_STACK */
+	SHARE_UNMAP_FAILED = 16, /* the last UNMAP of this ring did not happen: what it took is where it was */
 	/* Of programs themselves. With texts: struct share_note; word 2: all its bytes; word 3: its `value`. Memory of
 	 * SHARE_PROGRAM has the clock SHARE_CLOCK_MONOTONIC. */
 	SHARE_MARK = 32,       /* address: how long it took, ns; word 3: when it began; then group, name, message */
@@ -216,6 +219,16 @@ enum share_event {
 	SHARE_OWN_FREE = 37,   /* as FREE; then its pool's number */
 	SHARE_LOG = 38,        /* word 3: severity, 1 (debug) to 6 (error); then domain, message */
 	SHARE_POOL = 39,       /* address: number of the pool; then its name */
+};
+
+/* What is mapped. */
+enum share_map {
+	SHARE_MAP_MEMORY = 0,
+	SHARE_MAP_FILE = 1,
+	SHARE_MAP_RESERVED = 2, /* memory that may not be used yet (PROT_NONE) */
+	SHARE_MAP_BREAK = 3,    /* behind the program's data (brk, sbrk) */
+	SHARE_MAP_SAME = 4,     /* what the ring's last UNMAP took (mremap) */
+	SHARE_MAP_KINDS = 5,
 };
 
 #define SHARE_WORD(type, address) ((uint64_t)(type) << 56 | ((uint64_t)(address) & ((1ull << 56) - 1)))

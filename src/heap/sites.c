@@ -140,7 +140,7 @@ void threads_sweep(struct heap_model *m)
 		struct thread *t = m->threads.data[i];
 
 		if (t->ended)
-			free(t);
+			thread_free(t);
 		else
 			m->threads.data[kept++] = t;
 	}

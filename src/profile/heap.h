@@ -21,6 +21,7 @@ struct heap_process {
 	uint8_t precision;     /* enum heap_precision */
 	uint8_t how;           /* enum heap_how */
 	bool ended;            /* while it was recorded */
+	bool maps;             /* what it maps itself was recorded as well */
 	const char *allocator; /* NULL: not known */
 	const char *uncovered; /* what is not seen, in words; NULL: nothing is known to be missing */
 };
@@ -118,12 +119,14 @@ struct profile_heap {
 
 	/* Of all sites that pass the filter. Exact where the recording has totals of its own and no thread is left out. */
 	struct heap_sum sum;
+	struct heap_sum mapped;   /* of what programs have mapped themselves: in none of the other numbers */
 	double peak_bytes, peak_variance;
 	uint64_t peak_ns;         /* 0: not known */
 	uint64_t from_ns, to_ns;  /* what the numbers are of, CLOCK_MONOTONIC */
 	bool range;               /* the filter asked for a part of the recording */
 	bool filtered;            /* threads were left out */
 	bool sampled;             /* at least one process was */
+	bool maps;                /* of at least one process what it maps was recorded */
 	enum heap_order weighed;  /* what samples weigh (profile_heap_weigh()) */
 	double least_rate;        /* of sampled processes: the largest rate in bytes; 0: none */
 };
@@ -152,7 +155,7 @@ double heap_weight(const struct profile_heap *heap, const struct heap_sum *sum, 
 struct heap_spot {
 	uint32_t function; /* index; PROFILE_NONE: there is no stack */
 	uint32_t line;     /* 0: not known */
-	uint32_t pool;     /* function that stands for an allocator of the program's own; PROFILE_NONE: malloc */
+	uint32_t pool;     /* heap_pool_of() of its sites */
 	const char *file;  /* NULL: not known */
 	struct heap_sum sum;
 	struct heap_growth growth;
@@ -175,9 +178,18 @@ struct heap_spots {
 int heap_spots_build(const struct profile *p, enum heap_order order, struct heap_spots *ret, struct err *err);
 void heap_spots_release(struct heap_spots *s);
 
-/* What stands in a stack for an allocator of the program's own, a function "[pool NAME]"; PROFILE_NONE: malloc has given
- * the block. Blocks of pools lie in others, and are not in the sum of all sites. */
+/* What stands in a stack for an allocator of the program's own, a function "[pool NAME]", or for what the program has
+ * mapped itself, "[mapped...]"; PROFILE_NONE: malloc has given the block. Neither is in the sum of all sites: blocks of pools
+ * lie in others, and what is mapped may be handed out again. */
 uint32_t heap_pool_of(const struct profile *p, uint32_t stack);
+
+enum heap_kind {
+	HEAP_MALLOC,
+	HEAP_POOL,
+	HEAP_MAPPED,
+};
+/* By heap_pool_of(). */
+enum heap_kind heap_kind_of(const struct profile *p, uint32_t pool);
 
 /* The level of the code that a site's memory is for, and the stack node whose frame it is in; both PROFILE_NONE
  * without a stack. */
@@ -192,7 +204,7 @@ void heap_line(const struct profile *p, const uint32_t *sites, size_t count, dou
 struct heap_growth heap_growth_of(const struct profile *p, const double *line, const double *variance,
 	const struct heap_sum *sum);
 
-/* Sums of shapes of so many sites; `sites` NULL: of all, and `count` means nothing. */
+/* Sums of shapes of so many sites; `sites` NULL: of all whose blocks are malloc's, and `count` means nothing. */
 void heap_shape_sum(const struct profile *p, const uint32_t *sites, size_t count, enum heap_shape kind,
 	double ret[HEAP_BUCKETS]);
 

@@ -109,6 +109,7 @@ static struct heap_change new_change(const struct profile *p, const struct heap_
 		.module = module ? module->name : "",
 		.file = s->file,
 		.line = s->line,
+		.allocator = s->pool == PROFILE_NONE ? NULL : p->functions.data[s->pool].name,
 		.spot = {PROFILE_NONE, PROFILE_NONE},
 	};
 }
@@ -130,6 +131,7 @@ static int add_spot(struct match *m, int side, uint32_t index)
 		buf_str(&m->key, change.module);
 	buf_char(&m->key, '\0');
 	buf_u32(&m->key, same ? s->line : 0);
+	buf_str(&m->key, change.allocator ? change.allocator : "");
 	id = m->key.failed ? INTERN_NONE : intern_add(&m->keys, m->key.data, m->key.len);
 	if (id == INTERN_NONE || (id == m->out.changes.len && vec_push(&m->out.changes, change)))
 		return -ENOMEM;

@@ -15,6 +15,7 @@ struct heap_change {
 	const char *name, *module; /* module "": none */
 	const char *file;          /* NULL: not known */
 	uint32_t line;             /* 0: not known, or of several lines */
+	const char *allocator;     /* "[pool NAME]", "[mapped...]"; NULL: malloc */
 	struct heap_sum sum[2];    /* zeros where there is none */
 	uint32_t spot[2];          /* one of them: into spots[i], PROFILE_NONE */
 	bool sure;                 /* the difference of what was sorted by is not chance, by 95 % */

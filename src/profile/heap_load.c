@@ -95,6 +95,7 @@ static int load_process(struct loader *l, const struct record_heap *r)
 		.how = r->how,
 		.allocator = loader_string(l, r->allocator),
 		.uncovered = loader_string(l, r->uncovered),
+		.maps = r->maps,
 	};
 
 	if (!h)
@@ -508,8 +509,16 @@ static void finish_sites(struct loader *l)
 			find_leaked(l, s);
 		if (!h->peak_ns && h->range)
 			s->sum.number[HEAP_PEAK] = s->sum.number[HEAP_PEAK_BYTES] = 0;
-		if (heap_pool_of(l->p, s->stack) == PROFILE_NONE)
+		switch (heap_kind_of(l->p, heap_pool_of(l->p, s->stack))) {
+		case HEAP_MALLOC:
 			heap_sum_add(&h->sum, &s->sum);
+			break;
+		case HEAP_MAPPED:
+			heap_sum_add(&h->mapped, &s->sum);
+			break;
+		case HEAP_POOL:
+			break;
+		}
 	}
 }
 
@@ -583,6 +592,7 @@ static void finish_processes(struct loader *l)
 	vec_each(&h->processes, process) {
 		process->ended |= l->end_ns && l->p->end_reason == END_TARGET_EXITED;
 		h->sampled |= process->precision != HEAP_EXACT;
+		h->maps |= process->maps;
 		if (process->precision == HEAP_SAMPLED && (double)process->rate > h->least_rate)
 			h->least_rate = (double)process->rate;
 	}

@@ -89,6 +89,8 @@ void heap_shape_sum(const struct profile *p, const uint32_t *sites, size_t count
 	for (size_t i = 0; i < (sites ? count : h->sites.len); i++) {
 		uint32_t shapes = h->sites.data[sites ? sites[i] : i].shapes;
 
+		if (!sites && heap_pool_of(p, h->sites.data[i].stack) != PROFILE_NONE)
+			continue;
 		for (unsigned b = 0; shapes != PROFILE_NONE && b < HEAP_BUCKETS; b++)
 			ret[b] += h->shapes.data[shapes + kind].count[b];
 	}

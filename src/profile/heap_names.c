@@ -15,10 +15,12 @@ static const char *const allocators[] = {"malloc", "calloc", "realloc", "realloc
 	"__rust_dealloc", "pymalloc_alloc", "pymalloc_realloc", "PyObject_Malloc", "PyObject_Calloc", "PyObject_Realloc",
 	"_PyObject_Malloc", "_PyObject_Calloc", "_PyObject_Realloc"};
 
+static const char *const pool_start = "[pool ", *const mapped_start = "[mapped";
+
 /* The same by how they begin. */
 static const char *const allocator_starts[] = {"mi_", "_mi_", "je_", "_rjem_", "tc_malloc", "tc_calloc", "tc_realloc",
 	"tc_new", "tc_memalign", "__rdl_", "__rg_", "__rustc::__r", "PyMem_", "_PyMem_", "alloc::alloc::",
-	"[pool "};
+	"[pool ", "[mapped"};
 
 /* What stands between the one who wants memory and the allocator: the C++ and Rust standard libraries. */
 static const char *const library_starts[] = {"std::", "__gnu_cxx::", "alloc::raw_vec::", "<alloc::", "<T as alloc::",
@@ -118,7 +120,16 @@ uint32_t heap_pool_of(const struct profile *p, uint32_t stack)
 		return PROFILE_NONE;
 	function = p->levels.data[p->frames.data[p->nodes.data[stack].frame].first_level].function;
 	f = &p->functions.data[function];
-	return f->module == PROFILE_NONE && !strncmp(f->name, "[pool ", 6) ? function : PROFILE_NONE;
+	if (f->module == PROFILE_NONE && (starts_with(f->name, &pool_start, 1) || starts_with(f->name, &mapped_start, 1)))
+		return function;
+	return PROFILE_NONE;
+}
+
+enum heap_kind heap_kind_of(const struct profile *p, uint32_t pool)
+{
+	if (pool == PROFILE_NONE)
+		return HEAP_MALLOC;
+	return starts_with(p->functions.data[pool].name, &mapped_start, 1) ? HEAP_MAPPED : HEAP_POOL;
 }
 
 uint32_t heap_site_level(const struct profile *p, uint32_t stack, uint32_t *ret_node)

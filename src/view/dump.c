@@ -332,6 +332,8 @@ static void print_heap(struct dump *d, const void *record)
 	WORD(d, "precision", precisions, r->precision);
 	number(d, "rate", r->rate);
 	WORD(d, "how", hows, r->how);
+	if (r->maps)
+		number(d, "maps", r->maps);
 	ref(d, "allocator", 's', r->allocator);
 	ref(d, "uncovered", 's', r->uncovered);
 }

@@ -52,6 +52,10 @@ static void change_name(const struct heap_change *c, const struct term *t, struc
 		buf_str(&words, " in ");
 		words_text(&words, c->module);
 	}
+	if (c->allocator) {
+		buf_char(&words, ' ');
+		words_text(&words, c->allocator);
+	}
 	out->failed |= words.failed;
 	if (words.data)
 		buf_add(out, words.data, columns ? term_fit(words.data, columns) : words.len);
@@ -182,6 +186,10 @@ int view_heap_diff_json(const struct profile *const p[2], const struct view_opti
 		if (c->file) {
 			buf_str(out, ",\"file\":");
 			buf_json(out, c->file);
+		}
+		if (c->allocator) {
+			buf_str(out, ",\"allocator\":");
+			buf_json(out, c->allocator);
 		}
 		buf_printf(out, ",\"line\":%u,\"change\":%.0f,\"ci95\":[%.0f,%.0f],\"sure\":%s", c->line,
 			round(heap_difference(c->sum, o->heap_order)) + 0.0, floor(i.low) + 0.0, ceil(i.high) + 0.0,

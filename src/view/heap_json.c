@@ -226,10 +226,12 @@ static void growth(const struct heap_growth *g, struct buf *out)
 
 static void site_names(const struct profile *p, const struct heap_spot *spot, struct buf *out)
 {
+	static const char *const kinds[] = {[HEAP_MALLOC] = "malloc", [HEAP_POOL] = "pool", [HEAP_MAPPED] = "mapped"};
 	const struct profile_function *f = spot->function == PROFILE_NONE ? NULL : &p->functions.data[spot->function];
 
 	text(out, "name", f ? f->name : "[no stack]", true);
 	text(out, "module", f ? module_name(p, f) : "", false);
+	text(out, "kind", kinds[heap_kind_of(p, spot->pool)], false);
 	if (spot->pool != PROFILE_NONE)
 		text(out, "allocator", p->functions.data[spot->pool].name, false);
 	text(out, "file", spot->file, false);
@@ -285,6 +287,7 @@ static void process_array(const struct profile_heap *h, struct buf *out)
 		text(out, "how", process->how <= HEAP_PROBES ? hows[process->how] : "", false);
 		text(out, "allocator", process->allocator, false);
 		text(out, "uncovered", process->uncovered, false);
+		boolean(out, "maps", process->maps);
 		boolean(out, "ended", process->ended);
 		buf_char(out, '}');
 	}
@@ -374,6 +377,16 @@ static int flow_array(const struct profile *p, struct buf *out)
 	return rc;
 }
 
+/* What programs have mapped themselves, which is in nothing else. */
+static void mapped(const struct profile_heap *h, struct buf *out)
+{
+	key(out, "mapped", false);
+	buf_char(out, '{');
+	whole(out, "peak_bytes", h->mapped.number[HEAP_PEAK_BYTES], true);
+	sum_keys(h, &h->mapped, out);
+	buf_char(out, '}');
+}
+
 static void head(const struct profile *p, struct buf *out)
 {
 	const struct profile_heap *h = p->heap;
@@ -386,6 +399,8 @@ static void head(const struct profile *p, struct buf *out)
 	if (h->peak_ns >= p->start_ns)
 		whole(out, "peak_ns", (double)(h->peak_ns - p->start_ns), false);
 	interval_keys(h, &h->sum, h->peak_bytes, h->peak_variance, out);
+	if (h->maps)
+		mapped(h, out);
 	buf_char(out, '\n');
 }
 

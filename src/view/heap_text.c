@@ -112,6 +112,27 @@ static void sums_lines(struct heap_text *v)
 	end_line(v);
 }
 
+/* Beside malloc, and in none of the other lines. */
+static void mapped_line(struct heap_text *v)
+{
+	const struct heap_sum *s = &v->h->mapped;
+
+	if (!v->h->maps)
+		return;
+	title(v, "Mapped  ");
+	heap_bytes(v->out, s->live_bytes);
+	buf_str(v->out, " in ");
+	heap_count(v->out, s->live);
+	buf_str(v->out, round(s->live) == 1 ? " mapping" : " mappings");
+	buf_str(v->out, v->h->range ? " then, " : " at the end, ");
+	heap_bytes(v->out, s->number[HEAP_ALLOCATED_BYTES]);
+	buf_str(v->out, " in ");
+	heap_count(v->out, s->number[HEAP_ALLOCATED]);
+	buf_str(v->out, round(s->number[HEAP_ALLOCATED]) == 1 ? " call" : " calls");
+	buf_str(v->out, " in all: by programs themselves, not malloc, and not in the lines above");
+	end_line(v);
+}
+
 static void picture_line(struct heap_text *v)
 {
 	double cells[LINE_CELLS], most = 0;
@@ -507,6 +528,7 @@ static int facts(struct heap_text *v)
 	v->lines++;
 	range_line(v);
 	sums_lines(v);
+	mapped_line(v);
 	picture_line(v);
 	rc = threads_line(v);
 	rc = rc ? rc : pairs_line(v);

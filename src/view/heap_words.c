@@ -178,6 +178,10 @@ void heap_spot_name(const struct profile *p, const struct heap_spot *spot, size_
 		return;
 	}
 	spot_place(p, spot, &place);
+	if (spot->pool != PROFILE_NONE && spot->pool != spot->function) {
+		buf_char(&place, ' ');
+		words_text(&place, p->functions.data[spot->pool].name);
+	}
 	out->failed |= place.failed;
 	used = place.data ? term_width(place.data) : 0;
 	name_fit(out, p->functions.data[spot->function].name,

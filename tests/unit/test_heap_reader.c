@@ -175,7 +175,7 @@ TEST(every_type_of_event)
 	writer_event(&w, 8, SHARE_WORD(SHARE_REALLOC_DONE, 0x3000), SHARE_STACK_AND_SIZE(SHARE_STACK_UNSAMPLED, 5));
 	writer_event(&w, 9, SHARE_WORD(SHARE_CALL, 0x4000), SHARE_STACK_AND_SIZE(11, 12), 13, 14);
 	writer_event(&w, 10, SHARE_WORD(SHARE_MODULES, 3));
-	writer_event(&w, 11, SHARE_WORD(SHARE_MAP, 0x5000), 4096, 15);
+	writer_event(&w, 11, SHARE_WORD(SHARE_MAP, 0x5000), 4096, 15 | (uint64_t)SHARE_MAP_BREAK << 32);
 	writer_event(&w, 12, SHARE_WORD(SHARE_UNMAP, 0x5000), 8192);
 	writer_event(&w, 13, SHARE_WORD(SHARE_FREE_LAST, 0x6000));
 	writer_event(&w, 14, SHARE_WORD(SHARE_FREE_STACK_LAST, 0x6000), 16);
@@ -185,9 +185,11 @@ TEST(every_type_of_event)
 	writer_event(&w, 18, SHARE_WORD(SHARE_OWN_FREE, 0x7000), 19);
 	writer_event(&w, 19, SHARE_WORD(SHARE_PROCESS_END, 0));
 	writer_alloc(&w, 20, 0x8000, SHARE_NODES, 1);
-	check_u64(drain(&a), 20);
-	check_u64(a.seen.len, 19);
-	if (a.seen.len != 19)
+	writer_event(&w, 21, SHARE_WORD(SHARE_UNMAP_FAILED, 0));
+	writer_event(&w, 22, SHARE_WORD(SHARE_MAP, 0x5000), 4096, 15 | (uint64_t)SHARE_MAP_KINDS << 32);
+	check_u64(drain(&a), 22);
+	check_u64(a.seen.len, 21);
+	if (a.seen.len != 21)
 		return;
 
 	const struct seen *e = a.seen.data;
@@ -212,6 +214,7 @@ TEST(every_type_of_event)
 	check_u64(e[8].e.address, 3);
 	check_u64(e[9].e.size, 4096);
 	check_u64(e[9].e.node, 15);
+	check_u64(e[9].value, SHARE_MAP_BREAK);
 	check_u64(e[10].e.size, 8192);
 	check_u64(e[12].e.node, 16);
 	check_str(e[13].text[0], "abc");
@@ -223,6 +226,8 @@ TEST(every_type_of_event)
 	check_u64(e[15].e.size, 18);
 	check_u64(e[16].value, 19);
 	check_u64(e[18].e.node, SHARE_STACK_NONE);
+	check_u64(e[19].e.type, SHARE_UNMAP_FAILED);
+	check_u64(e[20].value, SHARE_MAP_MEMORY);
 	check_u64(losses(&a, n).nodes_wrong, 1);
 	check_u64(losses(&a, n).rings_abandoned, 0);
 	all_free(&a);

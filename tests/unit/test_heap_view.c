@@ -120,7 +120,7 @@ TEST(json_keeps_its_keys)
 		"\"total_bytes\":60188992,\"total_count\":67161,\"temporary_count\":60000,\"temporary_bytes\":3840000,"
 		"\"cross_thread_frees\":600,\"cross_thread_bytes\":600000,\"realloc_count\":1199,\"realloc_moved\":720,"
 		"\"realloc_old_bytes\":119900,\"peak_bytes\":55017672,\"peak_ns\":30000000000,\"ci95\":[21954760,21954760],"));
-	check(heap && strstr(heap, "\"sites\":[\n  {\"name\":\"fill\",\"module\":\"server\",\"file\":\"cache.c\",\"line\":20,"
+	check(heap && strstr(heap, "\"sites\":[\n  {\"name\":\"fill\",\"module\":\"server\",\"kind\":\"malloc\",\"file\":\"cache.c\",\"line\":20,"
 				   "\"live_bytes\":20971520,\"live_count\":5120,\"leaked_bytes\":20971520,\"leaked_count\":5120,"));
 	check(heap && strstr(heap, "\"growth\":{\"trend\":\"grows\",\"bytes_per_s\":16384.000,\"ci95\":[163"));
 	check(heap && !strstr(heap, "\"name\":\"burst\""));

@@ -93,7 +93,8 @@ static void choose(const struct heap_record_args *args, struct heap_collect_opti
 		.precision = args->exact ? HEAP_EXACT : args->every_calls ? HEAP_CALLS : HEAP_SAMPLED,
 		.rate = args->exact ? 0 : args->every_calls ? args->every_calls : args->sample_bytes,
 		.wish = args->wish,
-		.share_options = (args->free_stacks ? SHARE_OPTION_FREE_STACKS : 0) | (args->time ? SHARE_OPTION_TIMES : 0),
+		.share_options = (args->free_stacks ? SHARE_OPTION_FREE_STACKS : 0) | (args->time ? SHARE_OPTION_TIMES : 0) |
+			(args->maps ? SHARE_OPTION_MAPS : 0),
 	};
 }
 

@@ -64,6 +64,8 @@ static const struct option_spec options[] = {
 		"with --every: CPU time instead of memory, what a thread has used between one of these calls and the next"),
 	OPTION_FLAG(0, "free-stacks", struct heap_record_args, free_stacks,
 		"also where blocks are freed: who frees what others allocated is then told by stack"),
+	OPTION_FLAG(0, "maps", struct heap_record_args, maps,
+		"also what programs map themselves (mmap, mremap, brk), every call of it; it is told apart from what malloc gives"),
 	OPTION_FLAG(0, "no-children", struct heap_record_args, no_children,
 		"the process of CMD alone, not those that it starts"),
 	OPTION_STRING('p', "pid", struct heap_record_args, pid, "PID",
@@ -111,6 +113,8 @@ static int check(struct heap_recording *r)
 		return options_complain(&usage, "there is no command after --");
 	if (a->exact + (a->sample_bytes || a->sample_auto || is_wished(a)) + (a->every_calls != 0) > 1)
 		return options_complain(&usage, "--exact, --sample and --every exclude each other");
+	if (a->maps && a->every_calls)
+		return options_complain(&usage, "--maps is of memory that is live, which --every does not know");
 	if (a->time && !a->every_calls)
 		return options_complain(&usage, "--time goes with --every N");
 	if (a->sample_bytes && is_wished(a))
@@ -182,7 +186,7 @@ static int record(struct heap_recording *r)
 bool heap_record_is_meant(int argc, char **argv)
 {
 	static const char *const own[] = {
-		"--exact", "--sample", "--overhead", "--error", "--no-children", "--free-stacks"};
+		"--exact", "--sample", "--overhead", "--error", "--no-children", "--free-stacks", "--maps"};
 	/* Of questions that nothing is put into the process for. */
 	static const char *const others[] = {"--census", "--every", "--times", "--why-alive", "--paths", "--all", "-a", "--top",
 		"-n", "--json", "--core", "--root", "--rss"};

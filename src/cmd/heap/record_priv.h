@@ -27,7 +27,7 @@
 #define NAME "heap"
 
 struct heap_record_args {
-	bool exact, time, no_children, quiet, debuginfod, free_stacks;
+	bool exact, time, no_children, quiet, debuginfod, free_stacks, maps;
 	bool sample_auto;
 	struct heap_rate_wish wish;
 	uint64_t sample_bytes, every_calls, duration_ns;

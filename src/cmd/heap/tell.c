@@ -132,6 +132,15 @@ static enum heap_order choose_order(const struct heap_recording *r)
 	return t->live_bytes >= t->peak_bytes / 2 ? HEAP_BY_LIVE : HEAP_BY_PEAK;
 }
 
+/* What malloc has nothing to do with. */
+static void tell_mapped(const struct heap_sum *s)
+{
+	char text[SIZE_TEXT_BYTES];
+
+	fprintf(stderr, "  mapped by the program itself: %s", size_text(s->number[HEAP_ALLOCATED_BYTES], text));
+	fprintf(stderr, " in %.0f calls, %s of that at the end\n", s->number[HEAP_ALLOCATED], size_text(s->live_bytes, text));
+}
+
 /* The recording is read as anybody would read it. */
 static void tell_spots(const struct heap_recording *r)
 {
@@ -146,6 +155,8 @@ static void tell_spots(const struct heap_recording *r)
 	if (stat(r->args->output, &st) || !S_ISREG(st.st_mode) ||
 		profile_load(r->args->output, &(struct profile_load_options){0}, &p, NULL))
 		return;
+	if (p->heap && p->heap->maps)
+		tell_mapped(&p->heap->mapped);
 	if (p->heap && !heap_spots_build(p, order, &spots, NULL)) {
 		if (spots.spots.len && heap_measure(&spots.spots.data[0].sum, order) > 0)
 			fprintf(stderr, "%s\n", words[order]);

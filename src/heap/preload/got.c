@@ -60,6 +60,7 @@ static const struct name {
 	const char *name;
 	void *ours;
 	void **next;
+	bool maps; /* only where it was asked for */
 } names[] = {
 	{"malloc", (void *)own_malloc, (void **)&real.malloc},
 	{"free", (void *)own_free, (void **)&real.free},
@@ -78,6 +79,12 @@ static const struct name {
 	{"dlmopen", (void *)own_dlmopen, (void **)&real.dlmopen},
 	{"dlclose", (void *)own_dlclose, (void **)&real.dlclose},
 	{"dlsym", (void *)own_dlsym, &next_dlsym},
+	{"mmap", (void *)own_mmap, (void **)&real.mmap, .maps = true},
+	{"mmap64", (void *)own_mmap64, (void **)&real.mmap64, .maps = true},
+	{"munmap", (void *)own_munmap, (void **)&real.munmap, .maps = true},
+	{"mremap", (void *)own_mremap, (void **)&real.mremap, .maps = true},
+	{"brk", (void *)own_brk, (void **)&real.brk, .maps = true},
+	{"sbrk", (void *)own_sbrk, (void **)&real.sbrk, .maps = true},
 };
 #define NAMES (sizeof(names) / sizeof(names[0]))
 
@@ -110,6 +117,7 @@ bool got_find_real(void)
 		/* Where nobody else has it, our own is found. */
 		__atomic_store_n(names[i].next, next == names[i].ours ? NULL : next, __ATOMIC_RELEASE);
 	}
+	real_find_object();
 	return true;
 }
 
@@ -305,6 +313,8 @@ static void patch(struct object *o, const struct name *name, void **slot, bool l
 	bool unbound = lazy && (uint64_t)value >= o->code_low && (uint64_t)value < o->code_high;
 
 	if (value == name->ours || !*name->next)
+		return;
+	if (name->maps && !(preload.memory.header->options & SHARE_OPTION_MAPS))
 		return;
 	if ((value != *name->next && !unbound) || patch_count == PATCHES) {
 		counts.others++;

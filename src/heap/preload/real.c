@@ -3,10 +3,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 
 #include "heap/preload/preload.h"
 
 #pragma weak dlsym
+#pragma weak dl_iterate_phdr
 
 struct real real;
 
@@ -44,6 +46,34 @@ static void *find(const char *name)
 	return dlsym ? dlsym(RTLD_NEXT, name) : NULL;
 }
 
+static int look_for_malloc(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	uint64_t malloc = *(const uint64_t *)ctx, low = UINT64_MAX, high = 0;
+
+	for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uint64_t start = info->dlpi_addr + p->p_vaddr, end = start + p->p_memsz;
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		low = start < low ? start : low;
+		high = end > high ? end : high;
+	}
+	if (malloc < low || malloc >= high)
+		return 0;
+	real.low = low;
+	real.high = high;
+	return 1;
+}
+
+void real_find_object(void)
+{
+	uint64_t malloc = (uint64_t)real.malloc;
+
+	if (dl_iterate_phdr && malloc)
+		dl_iterate_phdr(look_for_malloc, &malloc);
+}
+
 static void find_all(void)
 {
 	void *next = find("malloc");
@@ -63,6 +93,12 @@ static void find_all(void)
 	*(void **)&real.dlmopen = find("dlmopen");
 	*(void **)&real.dlclose = find("dlclose");
 	*(void **)&real.mlockall = find("mlockall");
+	*(void **)&real.mmap = find("mmap");
+	*(void **)&real.mmap64 = find("mmap64");
+	*(void **)&real.munmap = find("munmap");
+	*(void **)&real.mremap = find("mremap");
+	*(void **)&real.brk = find("brk");
+	*(void **)&real.sbrk = find("sbrk");
 	real.nests = !find("gnu_get_libc_version");
 	__atomic_store_n((void **)&real.malloc, next, __ATOMIC_RELEASE);
 }
@@ -76,6 +112,7 @@ bool real_search(struct thread *t)
 	saved = errno;
 	t->busy = 1;
 	find_all();
+	real_find_object();
 	t->busy = 0;
 	errno = saved;
 	return real.malloc != NULL;

@@ -31,12 +31,28 @@ struct real {
 	void *(*dlmopen)(long, const char *, int);
 	int (*dlclose)(void *);
 	int (*mlockall)(int);
+	void *(*mmap)(void *, size_t, int, int, int, off_t);
+	void *(*mmap64)(void *, size_t, int, int, int, off_t); /* the same: offsets have 64 bits */
+	int (*munmap)(void *, size_t);
+	void *(*mremap)(void *, size_t, size_t, int, ...);
+	int (*brk)(void *);
+	void *(*sbrk)(intptr_t);
+	uint64_t low, high; /* [low, high): the object file that `malloc` is in; empty: not known */
 	bool nests; /* calloc calls malloc as programs do, and so is seen there (musl) */
 };
 extern struct real real;
 
 struct thread;
 bool real_search(struct thread *t);
+
+/* Sets `low` and `high`, when `malloc` is known. It asks the loader: not from within malloc, but for the first call. */
+void real_find_object(void);
+
+/* The allocator's own code: what it maps it hands out again. */
+static inline bool real_has(uint64_t address)
+{
+	return address - real.low < real.high - real.low;
+}
 
 /* Finds them all when nobody has. False: this is a call from within the search, the pool has to serve it. */
 static inline bool real_ready(struct thread *t)
