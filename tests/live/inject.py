@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -51,7 +52,7 @@ def refused(pid, *words):
 
 
 def left_clean(pid):
-    """Nothing of ours is left but the library: no descriptor, no memory, no tracer."""
+    """Nothing of ours is left but the library: no descriptor, no memory, no tracer, no stop, no priority."""
     for fd in os.listdir("/proc/%d/fd" % pid):
         try:
             target = os.readlink("/proc/%d/fd/%s" % (pid, fd))
@@ -64,6 +65,12 @@ def left_clean(pid):
         except OSError:
             continue
         check("TracerPid:\t0" in status, "thread %s is traced" % tid)
+        check(not re.search("State:\t[tT]", status), "thread %s is stopped" % tid)
+        # Our code blocks all but those of crashes, which no C library does.
+        blocked = {n for n in range(1, 65) if int(re.search("SigBlk:\t([0-9a-f]+)", status).group(1), 16) >> (n - 1) & 1}
+        check(not blocked >= {signal.SIGTERM, signal.SIGUSR2} or signal.SIGSEGV in blocked, "it blocks %s" % blocked)
+        with contextlib.suppress(ProcessLookupError):
+            check(os.sched_getscheduler(int(tid)) == os.SCHED_OTHER, "thread %s goes before others" % tid)
 
 
 def ends_well(child):

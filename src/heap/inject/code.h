@@ -6,7 +6,7 @@
  * The code is made so that it needs nobody. Wherever it wants its tracer it sends its own thread a signal that
  * nothing happens by (SIGURG, or another that has no handler), which stops a traced thread and nobody else. With
  * a tracer, the thread stands at inject_code_met then, and the tracer looks, calls on, or gives it back its registers.
- * Without one it runs on: it closes and unmaps what it was given, and takes back the signal mask and the registers of
+ * Without one it runs on: it closes and unmaps what it was given, and takes back its scheduling policy, its signal mask and the registers of
  * `resume` by itself, with the interrupted call begun again. So a tracer may die at any moment.
  *
  * Entries, as the program counter is set: inject_code_prepare makes memory and a memfd; inject_code_call runs
@@ -21,8 +21,10 @@
 #define BLOCK_BYTES_AT 24
 #define BLOCK_SIGNAL_AT 32
 #define BLOCK_MASK_AT 40
-#define BLOCK_NAME_AT 48
-#define BLOCK_RESUME_AT 112
+#define BLOCK_POLICY_AT 48
+#define BLOCK_PRIORITY_AT 56
+#define BLOCK_NAME_AT 64
+#define BLOCK_RESUME_AT 128
 
 #define CALL_ARGS_AT 8
 #define CALL_RESULT_AT 56
@@ -41,6 +43,8 @@ struct inject_block {
 	uint64_t region_bytes;
 	uint64_t signal; /* by which it tells that it is there */
 	uint64_t mask;   /* its signal mask, before */
+	int64_t policy;  /* its scheduling policy, before; -1: that was left alone */
+	uint64_t priority; /* that goes with it: 0 */
 	char name[64];   /* of the memfd */
 	uint64_t resume[40]; /* registers as they are given back; order: of the architecture */
 };
@@ -54,6 +58,8 @@ struct inject_call {
 _Static_assert(offsetof(struct inject_block, region_bytes) == BLOCK_BYTES_AT, "known to the code");
 _Static_assert(offsetof(struct inject_block, signal) == BLOCK_SIGNAL_AT, "known to the code");
 _Static_assert(offsetof(struct inject_block, mask) == BLOCK_MASK_AT, "known to the code");
+_Static_assert(offsetof(struct inject_block, policy) == BLOCK_POLICY_AT, "known to the code");
+_Static_assert(offsetof(struct inject_block, priority) == BLOCK_PRIORITY_AT, "known to the code");
 _Static_assert(offsetof(struct inject_block, name) == BLOCK_NAME_AT, "known to the code");
 _Static_assert(offsetof(struct inject_block, resume) == BLOCK_RESUME_AT, "known to the code");
 _Static_assert(offsetof(struct inject_call, args) == CALL_ARGS_AT, "known to the code");

@@ -8,6 +8,7 @@
 #define SYS_MUNMAP 11
 #define SYS_RT_SIGPROCMASK 14
 #define SYS_GETPID 39
+#define SYS_SCHED_SETSCHEDULER 144
 #define SYS_GETTID 186
 #define SYS_TGKILL 234
 #define SYS_MEMFD_CREATE 319
@@ -79,10 +80,24 @@ inject_code_finish:
 	test	%ebx, %ebx
 	jnz	2f
 	test	%r15, %r15
-	jz	2f
+	jz	5f
 	mov	$-1, %eax
 	mov	$-1, %edx
 	xrstor64 (%r15)
+5:	/* Of signals and of the scheduler before the memory: as long as that is there, somebody is here. */
+	mov	BLOCK(BLOCK_POLICY_AT), %rsi
+	test	%rsi, %rsi
+	js	4f
+	mov	$SYS_SCHED_SETSCHEDULER, %eax
+	xor	%edi, %edi
+	lea	BLOCK(BLOCK_PRIORITY_AT), %rdx
+	syscall
+4:	mov	$SYS_RT_SIGPROCMASK, %eax
+	mov	$2, %edi		/* SIG_SETMASK */
+	lea	BLOCK(BLOCK_MASK_AT), %rsi
+	xor	%edx, %edx
+	mov	$8, %r10d
+	syscall
 2:	xor	%r15d, %r15d
 	cmp	$-4096, %r12
 	ja	3f
@@ -93,12 +108,6 @@ inject_code_finish:
 3:	mov	$-1, %r12
 	test	%ebx, %ebx
 	jnz	meet
-	mov	$SYS_RT_SIGPROCMASK, %eax
-	mov	$2, %edi		/* SIG_SETMASK */
-	lea	BLOCK(BLOCK_MASK_AT), %rsi
-	xor	%edx, %edx
-	mov	$8, %r10d
-	syscall
 	pushq	RESUME(17)
 	popfq				/* no flag changes from here on */
 	mov	RESUME(0), %rax

@@ -4,11 +4,12 @@
  *
  * The order of the steps is what makes it safe to be killed between any two of them. Registers are set before the
  * signal mask, and the mask is put back before they are: a thread whose tracer is gone either runs our code,
- * which puts everything back, or its own with its own mask.
+ * which puts everything back, or its own with its own mask and policy.
  */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,6 +107,36 @@ static int quiet_signal(pid_t pid)
 		if (!(caught & bit(signals[i])))
 			return signals[i];
 	return SIGURG;
+}
+
+/* ---- its turn on the CPU ---- */
+
+/* Each time that it goes on it would wait behind all others for a CPU, and what waits for it would wait as well. So it runs
+ * before them meanwhile, where we may ask for that. Its own policy stands in the block: it takes that back by itself, too. */
+static void note_policy(struct divert *d)
+{
+	int policy = sched_getscheduler(d->tid), bare = policy & ~SCHED_RESET_ON_FORK;
+
+	d->policy = policy >= 0 && (bare == SCHED_OTHER || bare == SCHED_BATCH || bare == SCHED_IDLE) ? policy : -1;
+}
+
+/* While it stands in our code. */
+static void hurry(struct divert *d)
+{
+	const struct sched_param first = {.sched_priority = 1};
+
+	/* The flag stays as it was: who has no privileges cannot take it back. */
+	if (d->policy >= 0)
+		sched_setscheduler(d->tid, SCHED_RR | (d->policy & SCHED_RESET_ON_FORK), &first);
+}
+
+static void hurry_no_more(struct divert *d)
+{
+	const struct sched_param none = {0};
+
+	if (d->policy >= 0)
+		sched_setscheduler(d->tid, d->policy, &none);
+	d->policy = -1;
 }
 
 /* ---- registers of our code ---- */
@@ -246,6 +277,7 @@ static int meet(struct divert *d, int quiet, struct err *err)
 	for (;;) {
 		rc = divert_wait(d->tid, until_ns, &e);
 		if (rc == -ETIMEDOUT) {
+			hurry_no_more(d);
 			d->ended = true;
 			return err_set(err, ETIMEDOUT, "what was called in process %d has not returned within %.1f s; it is left "
 				"alone, and its thread finds its way back by itself", (int)d->pid,
@@ -263,7 +295,7 @@ static int put_code(struct divert *d, const char *memfd_name, int quiet)
 {
 	size_t code_bytes = (size_t)(inject_code_end - inject_code_start);
 	struct inject_block b = {.magic = INJECT_MAGIC, .tid = (uint64_t)d->tid, .region_bytes = REGION_BYTES,
-		.signal = (uint64_t)quiet, .mask = d->mask};
+		.signal = (uint64_t)quiet, .mask = d->mask, .policy = d->policy};
 	uint8_t bytes[sizeof(d->place->before)];
 
 	snprintf(b.name, sizeof(b.name), "%s", memfd_name);
@@ -323,6 +355,7 @@ int divert_begin(struct divert *d, const char *memfd_name, struct err *err)
 	d->region = 0;
 	d->ended = false;
 	d->quiet = quiet;
+	note_policy(d);
 	rc = get_state(d);
 	if (!rc && ptrace(PTRACE_GETSIGMASK, d->tid, (void *)sizeof(d->mask), &d->mask))
 		rc = -errno;
@@ -336,6 +369,7 @@ int divert_begin(struct divert *d, const char *memfd_name, struct err *err)
 		return err_errno(err, -rc, "thread %d of process %d cannot be diverted", (int)d->tid, (int)d->pid);
 	d->diverted = true;
 	set_mask(d, REGION_SIGNALS_ALL & ~open);
+	hurry(d);
 	rc = meet(d, quiet, err);
 	return rc ? rc : take_memory(d, *memfd_name, err);
 }
@@ -384,6 +418,7 @@ int divert_end(struct divert *d, struct err *err)
 	rc = let_go_of_memory(d, err);
 	if (d->ended)
 		return rc;
+	hurry_no_more(d);
 	set_state(d);
 	set_mask(d, d->mask);
 	if (ptrace_set_regs(d->tid, &d->regs))

@@ -56,7 +56,9 @@ int inject_call(struct inject *i, const char *symbol, const char *text, uint64_t
 struct inject_stats {
 	uint32_t stops;       /* of threads, each for a look or a call */
 	uint32_t diversions;  /* of these: code was run */
-	uint64_t longest_ns;  /* stop; a diversion is one, from its first instruction to its last */
+	/* A stop is as long as it is from the moment that it was asked for to its end, less what the thread has to wait for a CPU
+	 * that others have before it can stop. A diversion is one. */
+	uint64_t longest_ns;
 	uint64_t total_ns;
 	uint64_t last_ns;     /* the last diversion */
 	pid_t last_tid;

@@ -90,6 +90,7 @@ struct inject_place {
 	uint64_t address;
 	size_t size;
 	uint8_t before[1024]; /* what stood there */
+	pid_t last; /* the thread that was last diverted by one that died meanwhile; 0 */
 };
 
 /* -ENOSPC: there is none; -EBUSY: another one's code is there, and runs. */
@@ -113,6 +114,7 @@ struct divert {
 	struct inject_place *place;
 	uint64_t call_ns;
 	uint64_t mask;
+	int policy;         /* how it was scheduled, where it runs before others now; -1 */
 	ptrace_gregs regs;  /* as they are to be */
 	uint64_t region;
 	int memfd;          /* its number there; -1 */
@@ -137,6 +139,12 @@ int divert_end(struct divert *d, struct err *err);
 /* Waits until the thread is in a stop that is ours; 0, -ESRCH, -ETIMEDOUT; *ret as ptrace_next(). */
 int divert_wait(pid_t tid, uint64_t until_ns, struct ptrace_event *ret);
 
+/* Of a time that a thread has waited, what its system call cannot be told. */
+struct inject_part {
+	pid_t tid;
+	uint64_t ns;
+};
+
 struct inject {
 	pid_t pid;
 	struct inject_options options;
@@ -145,6 +153,7 @@ struct inject {
 	struct inject_place place;
 	struct sched_clock clock;
 	struct inject_stats stats;
+	struct inject_part part;
 	int mem_fd, lock_fd;
 	char library[64];         /* its memfd's name, "" before one was loaded */
 	struct elf_file *file;    /* it */

@@ -44,7 +44,7 @@ static bool is_busy(pid_t pid, const struct inject_block *b)
 }
 
 /* What stands there after one that has died is the code as it is here, or nothing of ours. */
-static int wait_for_the_dead(pid_t pid, int mem_fd, uint64_t address, struct err *err)
+static int wait_for_the_dead(pid_t pid, int mem_fd, uint64_t address, pid_t *ret_last, struct err *err)
 {
 	uint64_t at = address + (uint64_t)(inject_code_end - inject_code_start);
 	uint64_t until_ns = clock_monotonic_ns() + PATIENCE_NS;
@@ -54,7 +54,10 @@ static int wait_for_the_dead(pid_t pid, int mem_fd, uint64_t address, struct err
 	for (;;) {
 		if (pread(mem_fd, &b, sizeof(b), (off_t)at) != (ssize_t)sizeof(b))
 			return err_errno(err, errno, "memory of process %d", (int)pid);
-		if (b.magic != INJECT_MAGIC || !is_busy(pid, &b))
+		if (b.magic != INJECT_MAGIC)
+			return 0;
+		*ret_last = (pid_t)b.tid;
+		if (!is_busy(pid, &b))
 			return 0;
 		if (clock_monotonic_ns() > until_ns)
 			return err_set(err, EBUSY, "process %d still runs what was put into it by a sonde that was "
@@ -76,6 +79,7 @@ int inject_place_find(pid_t pid, int mem_fd, const struct inject_modules *m, str
 	const struct inject_module *best = NULL;
 	int rc;
 
+	ret->last = 0;
 	vec_each(&m->all, it)
 		if (is_better(it, best))
 			best = it;
@@ -84,12 +88,14 @@ int inject_place_find(pid_t pid, int mem_fd, const struct inject_modules *m, str
 			"which code could be put into", (int)pid, needed());
 	ret->size = needed();
 	ret->address = (best->end - ret->size) & ~15ull;
-	rc = wait_for_the_dead(pid, mem_fd, ret->address, err);
+	rc = wait_for_the_dead(pid, mem_fd, ret->address, &ret->last, err);
 	if (rc)
 		return rc;
 	if (ret->size > sizeof(ret->before) ||
 		pread(mem_fd, ret->before, ret->size, (off_t)ret->address) != (ssize_t)ret->size)
 		return err_set(err, EIO, "%s of process %d cannot be read", best->name, (int)pid);
+	if (ret->last)
+		memset(ret->before, 0, ret->size);
 	return 0;
 }
 

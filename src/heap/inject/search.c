@@ -7,6 +7,8 @@
  * Everything is done by a thread of ours that ends with it: whatever happens, the kernel then lets go of all it traced.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -23,7 +25,8 @@
 #include "os/thread_wait.h"
 #include "os/usage.h"
 
-#define STOP_NS (100 * NS_PER_MS)
+/* Behind others on a busy CPU, or where its group has used up its time, a thread comes to its stop late. */
+#define STOP_NS (500 * NS_PER_MS)
 #define ERESTARTNOHAND 514 /* include/linux/errno.h of the kernel */
 #define MOST_SECONDS (1u << 30)
 static const struct timespec BETWEEN = {.tv_nsec = 2 * NS_PER_MS};
@@ -42,11 +45,13 @@ struct search {
 	const struct inject_act *act;
 	struct err *err;
 	int rc;
-	bool done, seized;
+	bool done;
+	bool anew; /* a thread does not come to its stop: the tracer ends, which lets go of it, and another one goes on */
 	pid_t tracer;
 	uint64_t until_ns;
 	uint64_t asked_ns;        /* the stop was asked for, */
 	uint64_t stopped_ns;      /* and seen */
+	uint64_t queued_ns;       /* between these, it waited for a CPU that others had */
 	char why[SAFE_WHY_BYTES]; /* of the last one that was looked at */
 	pid_t why_tid;
 	int number;               /* the call that the thread was in when it was copied; -1 */
@@ -54,10 +59,44 @@ struct search {
 
 /* ---- a stop ---- */
 
+/* So long has the thread waited for a CPU in all its life; 0: not known. */
+static uint64_t queued_ns(const struct search *s, pid_t tid)
+{
+	char path[64], text[96];
+	uint64_t ran, queued;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)s->i->pid, (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0)
+		return 0;
+	text[n] = 0;
+	return sscanf(text, "%" SCNu64 " %" SCNu64, &ran, &queued) == 2 ? queued : 0;
+}
+
+/* What others on its CPU make it wait for before it stands is not our doing. */
+static uint64_t stop_ns(const struct search *s)
+{
+	return clock_monotonic_ns() - s->asked_ns - s->queued_ns;
+}
+
+static void stands(struct search *s, pid_t tid, uint64_t before_ns)
+{
+	uint64_t now_ns = queued_ns(s, tid), most_ns = s->stopped_ns - s->asked_ns;
+
+	s->queued_ns = now_ns > before_ns && before_ns ? now_ns - before_ns : 0;
+	if (s->queued_ns > most_ns)
+		s->queued_ns = most_ns;
+}
+
 static void count_stop(struct search *s)
 {
 	struct inject_stats *stats = &s->i->stats;
-	uint64_t took_ns = clock_monotonic_ns() - s->asked_ns;
+	uint64_t took_ns = stop_ns(s);
 
 	stats->stops++;
 	stats->total_ns += took_ns;
@@ -65,9 +104,19 @@ static void count_stop(struct search *s)
 		stats->longest_ns = took_ns;
 }
 
-/* 0; -EAGAIN: it is not to be had; the thread is let go of by the end of ours at the latest. */
+/* It would stop later, and nobody would let it go on. */
+static int not_stopped(struct search *s, pid_t tid)
+{
+	snprintf(s->why, sizeof(s->why), "not to be stopped: it waits in the kernel, or for a CPU");
+	s->why_tid = tid;
+	s->anew = true;
+	return -EAGAIN;
+}
+
+/* 0; -EAGAIN: it is not to be had. */
 static int stop(struct search *s, pid_t tid)
 {
+	uint64_t before_ns = queued_ns(s, tid);
 	struct ptrace_event e;
 	int rc = ptrace_seize(tid, false);
 
@@ -80,11 +129,15 @@ static int stop(struct search *s, pid_t tid)
 		return -EAGAIN;
 	for (;;) {
 		rc = divert_wait(tid, s->asked_ns + STOP_NS, &e);
+		if (rc == -ETIMEDOUT)
+			return not_stopped(s, tid);
 		if (rc)
 			return -EAGAIN;
 		s->stopped_ns = clock_monotonic_ns();
-		if (e.what == PTRACE_STOPPED)
+		if (e.what == PTRACE_STOPPED) {
+			stands(s, tid, before_ns);
 			return 0;
+		}
 		if (e.what == PTRACE_GROUP_STOP) {
 			ptrace(PTRACE_DETACH, tid, NULL, NULL);
 			return -EAGAIN;
@@ -150,15 +203,17 @@ static void shorten(const struct search *s, pid_t tid, const ptrace_gregs *r)
 /* A call that is begun again has what is left of its time limit: when it stands stopped no longer. */
 static void pass_time(const struct search *s, pid_t tid, ptrace_gregs *r, uint64_t since_ns)
 {
+	struct inject_part *part = &s->i->part;
 	bool epoll = r->orig_rax == SYS_epoll_wait || r->orig_rax == SYS_epoll_pwait;
-	uint64_t now_ns = clock_monotonic_ns(), waited_ms;
+	uint64_t now_ns = clock_monotonic_ns(), waited_ns;
 
 	shorten(s, tid, r);
 	if (!epoll || (int64_t)r->rax != -ERESTARTNOHAND || (int)r->r10 <= 0 || !since_ns)
 		return;
-	/* Up or down, as the clock happens to stand: so parts of milliseconds do not add up over many stops. */
-	waited_ms = (now_ns - since_ns + now_ns % NS_PER_MS) / NS_PER_MS;
-	r->r10 = waited_ms < (uint64_t)r->r10 ? (uint64_t)r->r10 - waited_ms : 0;
+	/* Parts of milliseconds are kept for the next stop, so they do not add up over many. */
+	waited_ns = now_ns - since_ns + (part->tid == tid ? part->ns : 0);
+	*part = (struct inject_part){tid, waited_ns % NS_PER_MS};
+	r->r10 = waited_ns / NS_PER_MS < (uint64_t)r->r10 ? (uint64_t)r->r10 - waited_ns / NS_PER_MS : 0;
 }
 
 #define PC(r) ((r)->rip)
@@ -262,7 +317,7 @@ static void divert(struct search *s, const struct candidate *c)
 	if (!d->ended)
 		ptrace(PTRACE_DETACH, c->tid, NULL, NULL);
 	count_stop(s);
-	i->stats.last_ns = clock_monotonic_ns() - s->asked_ns;
+	i->stats.last_ns = stop_ns(s);
 	i->stats.last_tid = c->tid;
 	i->stats.last_ran = s->number < 0;
 }
@@ -363,6 +418,35 @@ static int list(struct search *s, struct candidates *ret)
 	return rc;
 }
 
+/* Whether the thread that one who died has diverted has its last instructions there still to do: its memory is given back by
+ * then. */
+static bool last_is_there(struct search *s)
+{
+	const struct inject_place *place = &s->i->place;
+	struct candidate c = {.tid = place->last};
+	struct thread_wait w;
+	ptrace_gregs regs;
+	uint64_t pc = 0;
+	int rc;
+
+	if (!c.tid || thread_wait_read(s->i->pid, c.tid, &w, NULL))
+		return false;
+	if (w.blocked) {
+		pc = w.pc;
+	} else {
+		rc = stop(s, c.tid);
+		if (rc)
+			return true;
+		if (!ptrace_get_regs(c.tid, &regs)) {
+			pc = PC(&regs);
+			go_on(s, &c, &regs);
+		}
+	}
+	snprintf(s->why, sizeof(s->why), "in what a sonde that was killed has put there");
+	s->why_tid = c.tid;
+	return pc >= place->address && pc < place->address + place->size;
+}
+
 /* The last words before giving up. */
 static int no_safe_point(struct search *s)
 {
@@ -373,7 +457,7 @@ static int no_safe_point(struct search *s)
 
 static bool is_over(const struct search *s)
 {
-	return s->done || (s->rc && s->rc != -EAGAIN);
+	return s->done || s->anew || (s->rc && s->rc != -EAGAIN);
 }
 
 static void search(struct search *s)
@@ -381,20 +465,27 @@ static void search(struct search *s)
 	struct candidates all = {0};
 
 	while (!is_over(s)) {
-		s->rc = list(s, &all);
+		if (last_is_there(s)) {
+			all.len = 0;
+		} else {
+			s->i->place.last = 0;
+			s->rc = list(s, &all);
+		}
 		vec_each(&all, c) {
 			if (is_over(s))
 				break;
 			if (look(s, c))
 				take(s, c);
 		}
-		if (is_over(s))
+		if (s->done || (s->rc && s->rc != -EAGAIN))
 			break;
 		if (clock_monotonic_ns() > s->until_ns) {
 			s->rc = no_safe_point(s);
+			s->anew = false;
 			break;
 		}
-		nanosleep(&BETWEEN, NULL);
+		if (!s->anew)
+			nanosleep(&BETWEEN, NULL);
 	}
 	vec_release(&all);
 }
@@ -422,11 +513,14 @@ int inject_divert(struct inject *i, const struct inject_act *act, struct err *er
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	pthread_sigmask(SIG_BLOCK, &child, &before);
-	rc = pthread_create(&thread, NULL, trace, &s);
-	if (!rc) {
-		pthread_join(thread, NULL);
-		ptrace_tracer_gone(s.tracer);
-	}
+	do {
+		s.anew = false;
+		rc = pthread_create(&thread, NULL, trace, &s);
+		if (!rc) {
+			pthread_join(thread, NULL);
+			ptrace_tracer_gone(s.tracer);
+		}
+	} while (!rc && s.anew);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc ? err_errno(err, rc, "a thread to trace with") : s.rc;
 }

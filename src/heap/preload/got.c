@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "heap/preload/own.h"
 #include "heap/preload/preload.h"
@@ -428,9 +429,12 @@ void got_patch(struct got_counts *ret)
 
 void got_restore(void)
 {
+	const struct timespec pause = {.tv_nsec = 20000};
+
 	__atomic_store_n(&patched, false, __ATOMIC_RELEASE);
+	/* Another thread patches what it has loaded: that takes microseconds, and the CPU that we may have before it. */
 	while (!run(RESTORE))
-		; /* another thread patches what it has loaded: that takes microseconds */
+		sys3(SYS_nanosleep, &pause, 0, 0);
 }
 
 void got_loaded(void)
