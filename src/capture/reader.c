@@ -302,6 +302,7 @@ static const uint16_t least_bytes[] = {
 	[RECORD_HEAP_FLOW] = sizeof(struct record_heap_flow),
 	[RECORD_HEAP_THREAD] = sizeof(struct record_heap_thread),
 	[RECORD_HEAP_TOTAL] = sizeof(struct record_heap_total),
+	[RECORD_HEAP_CLASS] = sizeof(struct record_heap_class),
 	[RECORD_MARK] = sizeof(struct record_mark),
 	[RECORD_COUNTER] = sizeof(struct record_counter),
 	[RECORD_COUNTER_VALUE] = sizeof(struct record_counter_value),

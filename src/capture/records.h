@@ -79,6 +79,7 @@ enum record_type {
 	RECORD_MARK = 25,
 	RECORD_COUNTER = 26,
 	RECORD_COUNTER_VALUE = 27,
+	RECORD_HEAP_CLASS = 28,
 };
 
 struct record_header {
@@ -414,6 +415,17 @@ struct record_heap_total {
 	double ended, ended_bytes; /* of live: what processes that have ended had at their end; no part of a peak after that */
 };
 
+/* Blocks of about one size, of all processes whose allocator's sizes are known: what was asked for, and what was given. The last one of
+ * a `usable` counts. */
+struct record_heap_class {
+	struct record_header header;
+	uint64_t time_ns;
+	uint64_t usable;                       /* bytes of the largest block in it; 0: of blocks whose size is not known */
+	double live, live_bytes, live_usable;  /* blocks, what was asked for, what they have */
+	double peak, peak_bytes, peak_usable;  /* the same when all processes together had most bytes live */
+	double variance_wasted;                /* of live_usable - live_bytes */
+};
+
 /* ---- what programs say themselves (sonde/capture.h) ---- */
 
 enum mark_severity {
@@ -550,6 +562,7 @@ _Static_assert(sizeof(struct record_heap_state) == 176, "part of the format");
 _Static_assert(sizeof(struct record_heap_shape) == 24, "part of the format");
 _Static_assert(sizeof(struct record_heap_flow) == 48, "part of the format");
 _Static_assert(sizeof(struct record_heap_thread) == 64, "part of the format");
+_Static_assert(sizeof(struct record_heap_class) == 80, "part of the format");
 _Static_assert(sizeof(struct record_heap_total) == 128, "part of the format");
 _Static_assert(sizeof(struct record_mark) == 48, "part of the format");
 _Static_assert(sizeof(struct record_counter) == 32, "part of the format");

@@ -280,6 +280,8 @@ static size_t tidy_record(enum record_type type, void *record)
 		return sizeof(struct record_heap_flow);
 	case RECORD_HEAP_THREAD:
 		return sizeof(struct record_heap_thread);
+	case RECORD_HEAP_CLASS:
+		return sizeof(struct record_heap_class);
 	case RECORD_HEAP_TOTAL:
 		((struct record_heap_total *)record)->pad = 0;
 		return sizeof(struct record_heap_total);

@@ -26,7 +26,7 @@ static const struct option_spec convert_options[] = {
 		"list the formats, what reads them and what they cannot hold"),
 	OPTION_FLAG('q', "quiet", struct convert_args, quiet, "do not say what is lost"),
 	OPTION_STRING(0, "sort", struct convert_args, sort, "WHAT",
-		"of allocations, for formats with one number a stack: live, leaked, growth, peak, total, temporary, cross, count"),
+		"of allocations, for formats with one number a stack: live, leaked, growth, peak, total, temporary, cross, count, wasted"),
 	OPTIONS_LOAD(struct convert_args, load),
 	OPTIONS_END,
 };

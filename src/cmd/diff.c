@@ -99,7 +99,7 @@ int cmd_diff(int argc, char **argv)
 	if (status != OPTIONS_RUN)
 		return status;
 	if (args.sort && (heap_order_by_name(args.sort, &args.order) || args.order == HEAP_BY_GROWTH))
-		return options_complain(&usage, "--sort %s: there are live, leaked, peak, total, temporary, cross and count", args.sort);
+		return options_complain(&usage, "--sort %s: there are live, leaked, peak, total, temporary, cross, count and wasted", args.sort);
 	if (rest.count == 1)
 		return options_complain(&usage, "two recordings are needed; for two moments of one: "
 			"sonde report %s --from TIME --to TIME --sort growth", rest.args[0]);

@@ -43,7 +43,7 @@ static const struct option_spec report_options[] = {
 	OPTION_HEADING("Of recordings of allocations (sonde heap):"),
 	OPTION_STRING(0, "sort", struct report_args, sort, "WHAT",
 		"live (also for --svg and --folded), leaked, growth, peak, total, temporary, cross (freed by another thread), "
-		"count"),
+		"count, wasted (above what was asked for)"),
 	OPTION_NUMBER(0, "site", struct report_args, site, "N", 1, UINT32_MAX, "everything about site N of that order"),
 	OPTIONS_RANGE(struct report_args, load),
 	OPTIONS_END,
@@ -169,7 +169,7 @@ static int check(struct report_args *args)
 			&usage, "an SVG is not for terminals: name a file with -o flame.svg");
 	if (args->sort && heap_order_by_name(args->sort, &args->order))
 		return options_complain(&usage,
-			"--sort %s: there are live, leaked, growth, peak, total, temporary, cross and count", args->sort);
+			"--sort %s: there are live, leaked, growth, peak, total, temporary, cross, count and wasted", args->sort);
 	if (args->site && (args->json || args->svg || args->folded || args->dump || args->tree))
 		return options_complain(&usage, "--site is of text");
 	/* For people. Scripts and other tools get everything. */

@@ -115,6 +115,10 @@ static void take(struct heap_collector *c, struct watched *w, const struct heap_
 			write_time(c, w, e);
 		return;
 	}
+	if (e->type == SHARE_USABLE) {
+		heap_model_usable(c->model, e);
+		return;
+	}
 	if (e->type == SHARE_MAP || e->type == SHARE_UNMAP || e->type == SHARE_UNMAP_FAILED) {
 		collect_mapped(c, w, e);
 		return;

@@ -201,7 +201,8 @@ static int prepare(struct heap_collector *c, struct watched *w, struct err *err)
 
 	if (!rc && w->says)
 		heap_model_apart(c->model, w->number);
-
+	else if (!rc && c->options.precision != HEAP_CALLS)
+		heap_model_sizes(c->model, w->number, heap_readers_header(c->readers, w->number)->sizes);
 	return rc ? rc
 		  : heap_tables_new(c->rules, heap_readers_tables(c->readers, w->number),
 			    heap_readers_shared(c->readers, w->number), 0, &w->tables, err);

@@ -216,6 +216,9 @@ static enum event_result other_event(
 	case SHARE_MAP:
 	case SHARE_UNMAP:
 		return mapped(set, p, r, w, e);
+	case SHARE_USABLE:
+		e->size = next_word(w);
+		return EVENT_PLAIN;
 	case SHARE_VALUE:
 	case SHARE_OWN_FREE:
 		set->more.value = next_word(w);

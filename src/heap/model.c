@@ -34,7 +34,8 @@ int heap_model_new(struct heap_model **ret, struct err *err)
 	}
 	m->sites = sites;
 	m->hints = calloc(HINTS, sizeof(*m->hints));
-	if (!m->hints) {
+	m->classes = calloc(CLASSES, sizeof(*m->classes));
+	if (!m->hints || !m->classes) {
 		heap_model_free(m);
 		return err_nomem(err);
 	}
@@ -50,6 +51,7 @@ static void watched_free(struct watched *p)
 	if (!p)
 		return;
 	live_release(&p->live);
+	told_sizes_free(p->told);
 	maps_free(p->maps);
 	free(p);
 }
@@ -71,6 +73,7 @@ void heap_model_free(struct heap_model *m)
 	vec_release(&m->flows);
 	vec_release(&m->rates);
 	free(m->hints);
+	free(m->classes);
 	id_table_release(&m->site_index);
 	id_table_release(&m->thread_index);
 	id_table_release(&m->flow_index);
@@ -234,12 +237,14 @@ static void none_live(struct heap_model *m, struct site *s)
 }
 
 /* The block is no more: by `t`, or (NULL) nobody saw by whom. */
-static void count_freed(struct heap_model *m, const struct live_block *b, struct thread *t, uint64_t time_ns)
+static void count_freed(struct heap_model *m, const struct watched *p, const struct live_block *b, struct thread *t, uint64_t time_ns)
 {
 	struct site *s = &m->sites[b->site];
 	struct weight w = block_weight(m, b);
 	uint64_t lived_ns = time_ns > b->time_ns ? time_ns - b->time_ns : 0;
 
+	if (p->sizes && s->process == p->number)
+		class_count(m, p, b->size, b->address, &w, -1);
 	site_note_peak(m, s);
 	s->number[HEAP_FREED] += w.count;
 	s->number[HEAP_FREED_BYTES] += w.bytes;
@@ -306,7 +311,7 @@ static struct site *allocated(struct heap_model *m, struct watched *p, struct th
 	b = live_place(&p->live, e->address);
 	*ret_missed = b->address != 0;
 	if (b->address) {
-		count_freed(m, b, NULL, e->time_ns);
+		count_freed(m, p, b, NULL, e->time_ns);
 		m->missed_frees++;
 		p->live.count--;
 	}
@@ -317,6 +322,8 @@ static struct site *allocated(struct heap_model *m, struct watched *p, struct th
 	b->site = (uint32_t)(s - m->sites);
 	b->tid = e->tid;
 	p->live.count++;
+	if (p->sizes && s->process == p->number)
+		class_count(m, p, size, e->address, &w, 1);
 	count_allocated(m, s, t, &w, size, rate != 0);
 	look_for_peak(m, e->time_ns);
 	return s;
@@ -389,7 +396,7 @@ static bool freed(struct heap_model *m, struct watched *p, struct thread *t, con
 		unknown(m, p, t);
 		return false;
 	}
-	count_freed(m, b, t, e->time_ns);
+	count_freed(m, p, b, t, e->time_ns);
 	look_at_freed(m, p, t, b, e, stack);
 	live_remove(&p->live, b);
 	return true;
@@ -411,13 +418,13 @@ static void moving(struct watched *p, struct thread *t, const struct heap_event 
 }
 
 /* What came of a block that was being moved was not written down: most likely it is no more. */
-static void settle(struct heap_model *m, struct thread *t, uint64_t time_ns)
+static void settle(struct heap_model *m, const struct watched *p, struct thread *t, uint64_t time_ns)
 {
 	if (!t->moving)
 		return;
 	t->moving = 0;
 	if (t->moved.address)
-		count_freed(m, &t->moved, NULL, time_ns);
+		count_freed(m, p, &t->moved, NULL, time_ns);
 	t->moved.address = 0;
 }
 
@@ -425,7 +432,7 @@ static void settle(struct heap_model *m, struct thread *t, uint64_t time_ns)
 static void not_moved(struct heap_model *m, struct watched *p, const struct live_block *b, uint64_t time_ns)
 {
 	if (live_find(&p->live, b->address) || live_reserve(&p->live))
-		count_freed(m, b, NULL, time_ns);
+		count_freed(m, p, b, NULL, time_ns);
 	else
 		live_add(&p->live, b);
 }
@@ -453,7 +460,7 @@ static uint64_t moved(struct heap_model *m, struct watched *p, struct thread *t,
 		return 0;
 	}
 	if (gone) {
-		count_freed(m, &old, t, e->time_ns);
+		count_freed(m, p, &old, t, e->time_ns);
 		look_at_freed(m, p, t, &old, e, CAPTURE_NONE);
 	} else if (from) {
 		unknown(m, p, t);
@@ -529,7 +536,7 @@ static uint64_t take(struct heap_model *m, struct watched *p, const struct heap_
 	}
 	switch (e->type) {
 	case SHARE_ALLOC:
-		settle(m, t, e->time_ns);
+		settle(m, p, t, e->time_ns);
 		if (!e->address)
 			break;
 		allocated(m, p, t, e, stack, &missed);
@@ -539,11 +546,11 @@ static uint64_t take(struct heap_model *m, struct watched *p, const struct heap_
 	case SHARE_FREE_LAST:
 	case SHARE_FREE_STACK:
 	case SHARE_FREE_STACK_LAST:
-		settle(m, t, e->time_ns);
+		settle(m, p, t, e->time_ns);
 		gone = e->address && freed(m, p, t, e, stack) ? e->address : 0;
 		break;
 	case SHARE_REALLOC:
-		settle(m, t, e->time_ns);
+		settle(m, p, t, e->time_ns);
 		moving(p, t, e);
 		break;
 	case SHARE_REALLOC_DONE:

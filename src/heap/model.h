@@ -65,6 +65,10 @@ uint64_t heap_model_take(struct heap_model *m, const struct heap_event *e, uint3
 void heap_model_mapped(struct heap_model *m, const struct heap_event *e, uint32_t stack, enum share_map kind);
 enum share_map heap_model_unmapped_kind(struct heap_model *m, uint32_t process, uint32_t tid);
 
+/* How large blocks of a process are, right after heap_model_process(); and a SHARE_USABLE of it. */
+void heap_model_sizes(struct heap_model *m, uint32_t number, enum share_sizes sizes);
+void heap_model_usable(struct heap_model *m, const struct heap_event *e);
+
 /* Of all processes. Of `total` type, time, rss and with_sites are not filled in. */
 struct heap_totals {
 	struct record_heap_total total;

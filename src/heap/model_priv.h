@@ -8,6 +8,7 @@
  *	moments.c what is written to a recording
  *	live.c    the blocks that are live
  *	maps.c    what is mapped
+ *	classes.c how large the blocks are that an allocator makes
  */
 #ifndef SONDE_HEAP_MODEL_PRIV_H
 #define SONDE_HEAP_MODEL_PRIV_H
@@ -89,14 +90,45 @@ struct flow {
 	bool changed;
 };
 
+/* What malloc makes of a size. */
+struct told_size {
+	uint64_t size, usable; /* usable 0: not told */
+	struct {
+		double count, bytes, variance;
+	} live; /* blocks of this size */
+};
+
+struct told_sizes {
+	VEC(struct told_size) list;
+	struct id_table index; /* by size */
+};
+
+/* Blocks of about one size, of all processes. Those of one size alone up to CLASS_EXACT bytes, then so many classes for each doubling;
+ * in class 0 are those whose size is not known. */
+#define CLASS_EXACT_BITS 10u
+#define CLASS_EXACT (1u << CLASS_EXACT_BITS)
+#define CLASS_PART_BITS 3u
+#define CLASSES (CLASS_EXACT / 8 + 1 + ((LIVE_SIZE_BITS - CLASS_EXACT_BITS) << CLASS_PART_BITS))
+
+struct size_class {
+	double live, live_bytes, live_usable;
+	double ended, ended_bytes, ended_usable; /* of these, of processes that have ended: no part of a later peak */
+	double peak, peak_bytes, peak_usable;    /* at the peak of `epoch` */
+	double variance_wasted, written_peak;
+	uint64_t epoch;
+	bool changed;
+};
+
 struct watched {
 	uint32_t number, pid;
 	uint8_t precision;
+	uint8_t sizes;        /* enum share_sizes */
 	bool apart;           /* heap_model_apart() */
 	struct live live;
 	uint32_t first_site;  /* list of its sites */
 	uint32_t merged_site; /* of all that found no place; NO_SITE: none so far */
 	struct thread *others; /* those that were too many */
+	struct told_sizes *told; /* SHARE_SIZES_TOLD */
 	struct maps *maps;     /* NULL: it has mapped nothing that is of interest */
 };
 
@@ -142,6 +174,7 @@ struct heap_model {
 	uint32_t ahead_from, ahead_to;
 	uint32_t *hints; /* by process, thread and node: the site of the last event with that hash */
 
+	struct size_class *classes; /* CLASSES */
 	struct sums living;    /* blocks of processes that run */
 	struct sums ended;     /* what others had at their end */
 	struct sums allocated;
@@ -253,6 +286,18 @@ static inline void shape_release(struct shape *s)
 void shape_write(struct capture_writer *w, uint64_t time_ns, uint32_t site, enum heap_shape kind, const struct shape *s);
 /* What is live of a process, by size and age. */
 void shapes_of_live(struct heap_model *m, const struct watched *p, struct capture_writer *w, uint64_t time_ns);
+
+/* classes.c */
+
+/* Bytes of a block of so many; 0: not known. */
+uint64_t usable_of(const struct watched *p, uint64_t size, uint64_t address);
+uint32_t class_of(uint64_t usable);
+uint64_t class_most(uint32_t class); /* bytes of the largest block in it */
+/* `sign`: 1, a block is there; -1: it is no more. Of processes whose sizes are known. */
+void class_count(struct heap_model *m, const struct watched *p, uint64_t size, uint64_t address, const struct weight *w, double sign);
+void classes_ended(struct heap_model *m, const struct watched *p);
+void classes_write(struct heap_model *m, struct capture_writer *w, uint64_t time_ns);
+void told_sizes_free(struct told_sizes *sizes); /* NULL is fine */
 
 /* maps.c */
 

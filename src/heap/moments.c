@@ -177,6 +177,7 @@ void heap_model_write(struct heap_model *m, struct capture_writer *w, uint64_t t
 	if (++m->moments % SHAPES_EVERY == 0 || last) {
 		write_shapes(m, w, time_ns);
 		write_flows(m, w, time_ns);
+		classes_write(m, w, time_ns);
 		threads_write(m, w, time_ns, NULL);
 		threads_sweep(m);
 	}
@@ -263,9 +264,11 @@ void heap_model_process_ended(struct heap_model *m, struct capture_writer *w, ui
 	}
 	memset(m->last_threads, 0, sizeof(m->last_threads));
 	m->live_blocks -= p->live.count;
+	classes_ended(m, p);
 	if (p->apart)
 		sums_put_back(m, &kept);
 	live_release(&p->live);
+	told_sizes_free(p->told);
 	maps_free(p->maps);
 	free(p);
 	m->processes[HEAP_SLOT(number)] = NULL;

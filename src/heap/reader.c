@@ -82,6 +82,7 @@ static int read_header(struct heap_readers *set, struct process *p, struct err *
 		.pid = h.pid,
 		.mode = h.mode,
 		.clock = h.clock,
+		.sizes = h.sizes <= SHARE_SIZES_TOLD ? h.sizes : SHARE_SIZES_UNKNOWN,
 		.arch = h.arch,
 		.rate = h.mode == SHARE_EXACT ? 0 : h.rate,
 		.options = h.options,

@@ -67,6 +67,7 @@ void heap_readers_free(struct heap_readers *set); /* NULL is fine */
 struct heap_header {
 	uint32_t pid; /* that the target says of itself: in its own namespace */
 	uint32_t mode, clock, arch;
+	uint32_t sizes; /* enum share_sizes */
 	uint64_t rate, options, began_ns;
 };
 

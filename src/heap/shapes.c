@@ -37,23 +37,28 @@ void shape_write(struct capture_writer *w, uint64_t time_ns, uint32_t site, enum
 }
 
 struct live_shapes {
-	struct shape sizes, ages, bytes;
+	struct shape sizes, ages, bytes, unused;
 };
 
-static bool add_block(const struct heap_model *m, const struct live_block *b, uint64_t time_ns, struct live_shapes *s)
+static bool add_block(const struct heap_model *m, const struct watched *p, const struct live_block *b, uint64_t time_ns, struct live_shapes *s)
 {
 	struct weight w = block_weight(m, b);
 	uint32_t age = shape_bucket((time_ns > b->time_ns ? time_ns - b->time_ns : 0) / NS_PER_US);
 
+	uint64_t usable = p->sizes ? usable_of(p, b->size, b->address) : 0;
+
 	return shape_add(&s->sizes, shape_bucket(b->size), w.count) && shape_add(&s->ages, age, w.count) &&
-		shape_add(&s->bytes, age, w.bytes);
+		shape_add(&s->bytes, age, w.bytes) &&
+		(usable <= b->size || shape_add(&s->unused, shape_bucket(b->size), w.count * (double)(usable - b->size)));
 }
 
-static void write_live(struct capture_writer *w, uint64_t time_ns, uint32_t site, const struct live_shapes *s)
+static void write_live(const struct watched *p, struct capture_writer *w, uint64_t time_ns, uint32_t site, const struct live_shapes *s)
 {
 	shape_write(w, time_ns, site, HEAP_LIVE_SIZES, &s->sizes);
 	shape_write(w, time_ns, site, HEAP_AGES, &s->ages);
 	shape_write(w, time_ns, site, HEAP_LIVE_BYTES_BY_AGE, &s->bytes);
+	if (p->sizes)
+		shape_write(w, time_ns, site, HEAP_USABLE, &s->unused);
 }
 
 /* Numbers the sites of a process, for an array of them. Returns how many there are. */
@@ -72,7 +77,7 @@ static bool add_blocks(const struct heap_model *m, const struct watched *p, uint
 		const struct live_block *b = &p->live.slots[i];
 		const struct site *s = &m->sites[b->site];
 
-		if (b->address && s->process == p->number && !add_block(m, b, time_ns, &shapes[s->at]))
+		if (b->address && s->process == p->number && !add_block(m, p, b, time_ns, &shapes[s->at]))
 			return false;
 	}
 	return true;
@@ -100,7 +105,7 @@ static void write_sites(struct heap_model *m, const struct watched *p, struct ca
 		bool any = shapes[s->at].sizes.buckets != 0;
 
 		if (any || s->aged)
-			write_live(w, time_ns, id, &shapes[s->at]);
+			write_live(p, w, time_ns, id, &shapes[s->at]);
 		s->aged = any;
 	}
 }
@@ -118,6 +123,7 @@ void shapes_of_live(struct heap_model *m, const struct watched *p, struct captur
 		shape_release(&shapes[i].sizes);
 		shape_release(&shapes[i].ages);
 		shape_release(&shapes[i].bytes);
+		shape_release(&shapes[i].unused);
 	}
 	free(shapes);
 }

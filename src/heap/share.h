@@ -88,7 +88,8 @@ struct share_header {
 	uint64_t bytes;             /* SHARE_BYTES */
 	uint64_t began;             /* by `clock` */
 	uint64_t options;           /* SHARE_OPTION_... */
-	uint8_t pad1[8];
+	uint32_t sizes;             /* enum share_sizes */
+	uint8_t pad1[4];
 
 	/* The target, whenever. */
 	uint32_t ring_count;        /* descriptors that were ever claimed: a prefix */
@@ -112,6 +113,13 @@ struct share_header {
 	uint32_t stop;              /* 1: write nothing any more */
 	uint32_t chunk_limit;       /* no more than so many chunks may be used */
 	uint8_t pad4[36];
+};
+
+/* How large the blocks are that the allocator makes of what it is asked for. */
+enum share_sizes {
+	SHARE_SIZES_UNKNOWN = 0,
+	SHARE_SIZES_GLIBC = 1, /* as glibc does */
+	SHARE_SIZES_TOLD = 2,  /* USABLE tells, before the first block of a size */
 };
 
 #define SHARE_OPTION_FREE_STACKS 1u /* frees have stacks as well */
@@ -208,6 +216,7 @@ enum share_event {
 	SHARE_FREE_LAST = 14,  /* as FREE, of a sampled block that is the last one its thread allocated, sampled or not */
 	SHARE_FREE_STACK_LAST = 15, /* the same, as FREE_STACK */
 	SHARE_UNMAP_FAILED = 16, /* the last UNMAP of this ring did not happen: what it took is where it was */
+	SHARE_USABLE = 17,     /* address: what malloc makes of word 2: bytes */
 	/* Of programs themselves. With texts: struct share_note; word 2: all its bytes; word 3: its `value`. Memory of
 	 * SHARE_PROGRAM has the clock SHARE_CLOCK_MONOTONIC. */
 	SHARE_MARK = 32,       /* address: how long it took, ns; word 3: when it began; then group, name, message */

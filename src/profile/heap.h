@@ -36,6 +36,7 @@ enum heap_order {
 	HEAP_BY_TEMPORARY,
 	HEAP_BY_CROSS,
 	HEAP_BY_COUNT, /* how many blocks are live */
+	HEAP_BY_WASTED,
 	HEAP_ORDERS,
 };
 
@@ -62,6 +63,8 @@ struct heap_sum {
 	/* Live at the end of a process that ended, else live and older than the last tenth of the recording. Zeros
 	 * when there is a range. */
 	double leaked, leaked_bytes;
+	/* Of live blocks: what the allocator gave above what was asked for. 0 where that is not known. */
+	double wasted_bytes;
 	uint64_t samples; /* blocks that all this was made from */
 };
 
@@ -94,6 +97,12 @@ struct heap_total {
 	double rss_bytes; /* 0: not known */
 };
 
+/* As record_heap_class. */
+struct heap_class {
+	uint64_t usable;
+	double live, live_bytes, live_usable, peak, peak_bytes, peak_usable, variance_wasted;
+};
+
 struct heap_flow {
 	uint32_t site;     /* index */
 	uint32_t pid, tid; /* who freed */
@@ -114,6 +123,7 @@ struct profile_heap {
 	VEC(struct heap_point) points;
 	VEC(struct heap_shape_row) shapes; /* HEAP_SHAPES for each site that has some */
 	VEC(struct heap_total) totals;     /* by time */
+	VEC(struct heap_class) classes;    /* by `usable`; none: no allocator's sizes are known */
 	VEC(struct heap_flow) flows; /* by site */
 	VEC(struct heap_thread) threads;
 

@@ -10,6 +10,9 @@
 /* A number that stands in a file: never negative, and small enough that sums of many stay finite. */
 #define MOST 1e30
 
+/* More than there can be (heap/model_priv.h). */
+#define MOST_CLASSES 1024u
+
 static double number_of(double stored)
 {
 	return stored > 0 && stored < MOST ? stored : 0;
@@ -282,6 +285,40 @@ static int load_thread(struct loader *l, const struct record_heap_thread *r)
 	return 0;
 }
 
+static int load_class(struct loader *l, const struct record_heap_class *r)
+{
+	struct profile_heap *h = heap_of(l);
+	struct heap_class class = {
+		.usable = r->usable,
+		.live = number_of(r->live),
+		.live_bytes = number_of(r->live_bytes),
+		.live_usable = number_of(r->live_usable),
+		.peak = number_of(r->peak),
+		.peak_bytes = number_of(r->peak_bytes),
+		.peak_usable = number_of(r->peak_usable),
+		.variance_wasted = number_of(r->variance_wasted),
+	};
+	size_t at = 0;
+
+	if (!h)
+		return -ENOMEM;
+	if (l->heap.ranged && r->time_ns > l->heap.to_ns)
+		return 0;
+	while (at < h->classes.len && h->classes.data[at].usable < r->usable)
+		at++;
+	if (at < h->classes.len && h->classes.data[at].usable == r->usable) {
+		h->classes.data[at] = class;
+		return 0;
+	}
+	if (h->classes.len >= MOST_CLASSES)
+		return 0; /* out of a damaged file */
+	if (vec_push(&h->classes, class))
+		return -ENOMEM;
+	memmove(h->classes.data + at + 1, h->classes.data + at, (h->classes.len - 1 - at) * sizeof(class));
+	h->classes.data[at] = class;
+	return 0;
+}
+
 static int load_total(struct loader *l, const struct record_heap_total *r)
 {
 	struct profile_heap *h = heap_of(l);
@@ -325,6 +362,8 @@ int loader_heap_record(struct loader *l, const struct record_header *record)
 		return load_flow(l, r);
 	case RECORD_HEAP_THREAD:
 		return load_thread(l, r);
+	case RECORD_HEAP_CLASS:
+		return load_class(l, r);
 	default:
 		return load_total(l, r);
 	}
@@ -492,6 +531,7 @@ void heap_sum_add(struct heap_sum *to, const struct heap_sum *s)
 	to->before_bytes += s->before_bytes;
 	to->leaked += s->leaked;
 	to->leaked_bytes += s->leaked_bytes;
+	to->wasted_bytes += s->wasted_bytes;
 	to->samples += s->samples;
 }
 
@@ -503,6 +543,8 @@ static void finish_sites(struct loader *l)
 		struct heap_site *s = &h->sites.data[i];
 
 		live_of(&s->sum, frees_known(h, s));
+		for (unsigned b = 0; s->shapes != PROFILE_NONE && b < HEAP_BUCKETS; b++)
+			s->sum.wasted_bytes += h->shapes.data[s->shapes + HEAP_USABLE].count[b];
 		if (l->heap.ranged)
 			subtract(&s->sum, &l->heap.before.data[i], frees_known(h, s));
 		else
@@ -664,6 +706,7 @@ void profile_heap_free(struct profile_heap *h)
 	vec_release(&h->points);
 	vec_release(&h->shapes);
 	vec_release(&h->totals);
+	vec_release(&h->classes);
 	vec_release(&h->flows);
 	vec_release(&h->threads);
 	free(h);

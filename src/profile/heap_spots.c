@@ -17,6 +17,7 @@ static const char *const order_names[HEAP_ORDERS] = {
 	[HEAP_BY_TEMPORARY] = "temporary",
 	[HEAP_BY_CROSS] = "cross",
 	[HEAP_BY_COUNT] = "count",
+	[HEAP_BY_WASTED] = "wasted",
 };
 
 const char *heap_order_name(enum heap_order order)
@@ -52,6 +53,8 @@ double heap_measure(const struct heap_sum *s, enum heap_order order)
 		return s->number[HEAP_CROSS_FREED_BYTES];
 	case HEAP_BY_COUNT:
 		return s->live;
+	case HEAP_BY_WASTED:
+		return s->wasted_bytes;
 	default:
 		return s->live_bytes;
 	}

@@ -470,6 +470,7 @@ static int load_record(struct loader *l, const struct record_header *h)
 	case RECORD_HEAP_FLOW:
 	case RECORD_HEAP_THREAD:
 	case RECORD_HEAP_TOTAL:
+	case RECORD_HEAP_CLASS:
 		return load_heap(l, h);
 	case RECORD_MARK:
 	case RECORD_COUNTER:

@@ -419,6 +419,17 @@ static void print_heap_thread(struct dump *d, const void *record)
 	real(d, "freed_unknown", r->freed_unknown);
 }
 
+static void print_heap_class(struct dump *d, const void *record)
+{
+	static const char *const names[] = {
+		"live", "live_bytes", "live_usable", "peak", "peak_bytes", "peak_usable", "var_wasted"};
+	const struct record_heap_class *r = record;
+
+	moment(d, r->time_ns);
+	number(d, "usable", r->usable);
+	reals(d, names, &r->live, 7);
+}
+
 static void print_heap_total(struct dump *d, const void *record)
 {
 	const struct record_heap_total *r = record;
@@ -505,6 +516,7 @@ static const struct {
 	[RECORD_HEAP_SITE] = {"heap-site", print_heap_site},
 	[RECORD_HEAP_STATE] = {"heap-state", print_heap_state},
 	[RECORD_HEAP_SHAPE] = {"heap-shape", print_heap_shape},
+	[RECORD_HEAP_CLASS] = {"heap-class", print_heap_class},
 	[RECORD_HEAP_FLOW] = {"heap-flow", print_heap_flow},
 	[RECORD_HEAP_THREAD] = {"heap-thread", print_heap_thread},
 	[RECORD_HEAP_TOTAL] = {"heap-total", print_heap_total},

@@ -69,6 +69,8 @@ static void sum_keys(const struct profile_heap *h, const struct heap_sum *s, str
 		whole(out, "before_count", s->before, false);
 		whole(out, "grown_bytes", s->live_bytes - s->before_bytes, false);
 	}
+	if (h->classes.len)
+		whole(out, "wasted_bytes", s->wasted_bytes, false);
 	whole(out, "total_bytes", n[HEAP_ALLOCATED_BYTES], false);
 	whole(out, "total_count", n[HEAP_ALLOCATED], false);
 	whole(out, "temporary_count", n[HEAP_TEMPORARY], false);
@@ -205,7 +207,7 @@ static void shapes(const struct profile *p, const uint32_t *sites, size_t count,
 	shape(p, sites, count, HEAP_LIFETIMES, "lifetimes_us", out);
 	shape(p, sites, count, HEAP_AGES, "ages_us", out);
 	shape(p, sites, count, HEAP_LIVE_BYTES_BY_AGE, "live_bytes_by_age_us", out);
-	shape(p, sites, count, HEAP_USABLE, "unused_bytes_by_size", out);
+	shape(p, sites, count, HEAP_USABLE, "wasted_bytes_by_size", out);
 }
 
 static void growth(const struct heap_growth *g, struct buf *out)
@@ -311,6 +313,32 @@ static void thread_array(const struct profile *p, struct buf *out)
 		whole(out, "freed_count", t->freed, false);
 		whole(out, "freed_bytes", t->freed_bytes, false);
 		whole(out, "freed_unknown", t->freed_unknown, false);
+		buf_char(out, '}');
+	}
+	buf_char(out, ']');
+}
+
+static void class_array(const struct profile_heap *h, struct buf *out)
+{
+	if (!h->classes.len)
+		return;
+	key(out, "size_classes", false);
+	buf_char(out, '[');
+	for (size_t i = 0; i < h->classes.len; i++) {
+		const struct heap_class *c = &h->classes.data[i];
+		double wasted = c->live_usable - c->live_bytes;
+
+		open_item(out, !i);
+		whole(out, "size", (double)c->usable, true);
+		whole(out, "live_count", c->live, false);
+		whole(out, "live_bytes", c->live_bytes, false);
+		whole(out, "usable_bytes", c->live_usable, false);
+		whole(out, "wasted_bytes", wasted, false);
+		interval(out, "ci95_wasted", heap_interval(wasted, c->variance_wasted, 0));
+		whole(out, "peak_count", c->peak, false);
+		whole(out, "peak_bytes", c->peak_bytes, false);
+		whole(out, "peak_usable_bytes", c->peak_usable, false);
+		whole(out, "peak_wasted_bytes", c->peak_usable - c->peak_bytes, false);
 		buf_char(out, '}');
 	}
 	buf_char(out, ']');
@@ -432,6 +460,7 @@ int heap_json(const struct profile *p, const struct view_options *o, struct buf 
 	process_array(p->heap, out);
 	thread_array(p, out);
 	timeline(p, out);
+	class_array(p->heap, out);
 	shapes(p, NULL, 0, out);
 	rc = flow_array(p, out);
 	buf_char(out, '\n');

@@ -69,6 +69,12 @@ void heap_spark(struct buf *out, const struct term *t, const double *values, siz
 void heap_total_cells(const struct profile_heap *h, double *ret, size_t cells);
 void heap_line_cells(const struct profile_heap *h, const double *line, double *ret, size_t cells);
 
+/* ---- size classes (heap_classes.c): what the allocator gave above what was asked for; nothing where that is not known ---- */
+
+/* "Wasted  1.2 MiB of 10 MiB..."; false: nothing was written. */
+bool heap_wasted_line(const struct profile_heap *h, const struct term *t, struct buf *out);
+void heap_class_table(const struct profile_heap *h, const struct term *t, struct buf *out);
+
 /* ---- views: as those of view.h, for profiles with a heap ---- */
 
 int heap_summary(const struct profile *p, const struct view_options *o, struct buf *out, struct err *err);

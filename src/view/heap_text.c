@@ -228,6 +228,7 @@ static const struct {
 	[HEAP_BY_TEMPORARY] = {"temp", "who allocates most for a moment"},
 	[HEAP_BY_CROSS] = {"elsewhere", "whose memory other threads free"},
 	[HEAP_BY_COUNT] = {"blocks", "who holds most blocks"},
+	[HEAP_BY_WASTED] = {"wasted", "whose live blocks are larger than was asked for"},
 };
 
 /* The first column: what the table is sorted by. */
@@ -252,7 +253,7 @@ static bool first_interval(const struct heap_text *v, const struct heap_sum *s, 
 	static const int8_t variances[HEAP_ORDERS] = {[HEAP_BY_LIVE] = HEAP_VAR_LIVE_BYTES, [HEAP_BY_LEAKED] = HEAP_VAR_LIVE_BYTES,
 		[HEAP_BY_GROWTH] = HEAP_VAR_LIVE_BYTES, [HEAP_BY_PEAK] = HEAP_VAR_PEAK_BYTES,
 		[HEAP_BY_TOTAL] = HEAP_VAR_ALLOCATED_BYTES, [HEAP_BY_TEMPORARY] = -1, [HEAP_BY_CROSS] = -1,
-		[HEAP_BY_COUNT] = HEAP_VAR_LIVE};
+		[HEAP_BY_COUNT] = HEAP_VAR_LIVE, [HEAP_BY_WASTED] = -1};
 	int8_t variance = variances[v->o->heap_order];
 
 	if (!v->h->sampled || variance < 0 || (v->h->range && v->o->heap_order == HEAP_BY_GROWTH))
@@ -389,7 +390,7 @@ static int table(struct heap_text *v, size_t limit)
 	if (worth > limit)
 		buf_printf(v->out, "    and %zu more: -n %zu, or --text\n", worth - limit, worth);
 	paint(v->out, v->t, PAINT_DIM,
-		"    --site N tells all about one; --sort leaked, growth, peak, total, temporary, cross\n");
+		"    --site N tells all about one; --sort leaked, growth, peak, total, temporary, cross, wasted\n");
 	return rc;
 }
 
@@ -528,6 +529,7 @@ static int facts(struct heap_text *v)
 	v->lines++;
 	range_line(v);
 	sums_lines(v);
+	v->lines += heap_wasted_line(v->h, v->t, v->out);
 	mapped_line(v);
 	picture_line(v);
 	rc = threads_line(v);
@@ -709,6 +711,7 @@ static int everything(struct heap_text *v)
 	}
 	rc = rc ? rc : table(v, v->o->top ? v->o->top : v->spots.spots.len);
 	histograms(v, NULL, 0);
+	heap_class_table(v->h, v->t, v->out);
 	rc = rc ? rc : all_threads(v);
 	rc = rc ? rc : all_pairs(v);
 	realloc_lines(v);

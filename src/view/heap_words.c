@@ -269,6 +269,7 @@ void heap_weight_line(const struct profile *p, struct buf *out)
 		[HEAP_BY_TEMPORARY] = "allocated and freed at once",
 		[HEAP_BY_CROSS] = "freed by other threads",
 		[HEAP_BY_COUNT] = "blocks live at the end",
+		[HEAP_BY_WASTED] = "given above what was asked for, live at the end",
 	};
 
 	if (p->heap->weighed == HEAP_BY_COUNT)

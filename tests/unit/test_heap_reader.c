@@ -187,9 +187,10 @@ TEST(every_type_of_event)
 	writer_alloc(&w, 20, 0x8000, SHARE_NODES, 1);
 	writer_event(&w, 21, SHARE_WORD(SHARE_UNMAP_FAILED, 0));
 	writer_event(&w, 22, SHARE_WORD(SHARE_MAP, 0x5000), 4096, 15 | (uint64_t)SHARE_MAP_KINDS << 32);
-	check_u64(drain(&a), 22);
-	check_u64(a.seen.len, 21);
-	if (a.seen.len != 21)
+	writer_event(&w, 23, SHARE_WORD(SHARE_USABLE, 48), 41);
+	check_u64(drain(&a), 23);
+	check_u64(a.seen.len, 22);
+	if (a.seen.len != 22)
 		return;
 
 	const struct seen *e = a.seen.data;
@@ -228,6 +229,7 @@ TEST(every_type_of_event)
 	check_u64(e[18].e.node, SHARE_STACK_NONE);
 	check_u64(e[19].e.type, SHARE_UNMAP_FAILED);
 	check_u64(e[20].value, SHARE_MAP_MEMORY);
+	check(e[21].e.type == SHARE_USABLE && e[21].e.address == 48 && e[21].e.size == 41);
 	check_u64(losses(&a, n).nodes_wrong, 1);
 	check_u64(losses(&a, n).rings_abandoned, 0);
 	all_free(&a);

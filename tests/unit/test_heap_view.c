@@ -46,7 +46,7 @@ TEST(summary_is_one_screen)
 		"       grows 960 KiB a minute · main › answer › remember\n"
 		"  3  200 bytes          1    234 KiB      -  ██████████  grow (server.c:110)\n"
 		"       main › grow\n"
-		"    --site N tells all about one; --sort leaked, growth, peak, total, temporary, cross\n");
+		"    --site N tells all about one; --sort leaked, growth, peak, total, temporary, cross, wasted\n");
 	buf_release(&out);
 }
 

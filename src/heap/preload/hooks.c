@@ -56,6 +56,8 @@ SLOW void *malloc_slow(size_t size)
 	if (!take_begin_sampled(t, size))
 		return real.malloc(size);
 	block = real.malloc(size);
+	if (unlikely(preload.tells_sizes))
+		take_size(t, block, size, real.usable_size);
 	take_allocated(t, block, size, &here);
 	take_end(t);
 	return block;
@@ -80,6 +82,8 @@ SLOW void *calloc_slow(size_t count, size_t size)
 	if (!take_begin_sampled(t, bytes))
 		return real.calloc(count, size);
 	block = real.calloc(count, size);
+	if (unlikely(preload.tells_sizes))
+		take_size(t, block, bytes, real.usable_size);
 	take_allocated(t, block, bytes, &here);
 	take_end(t);
 	return block;

@@ -39,6 +39,7 @@ struct preload {
 	uint32_t generation;     /* + 1 with each start, so not 0: what threads know of an older one is void */
 	uint32_t clock, options;
 	bool plain;              /* on, exact, by the CPU's counter, and frees have no stacks: most questions in one */
+	bool tells_sizes;        /* of blocks that malloc makes (SHARE_SIZES_TOLD) */
 	uint32_t early;          /* calls that came too early */
 	bool attached;           /* to a program that was running: it may end, and begin again */
 	bool has_key;            /* `key` is there: threads tell when they end */

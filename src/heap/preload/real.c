@@ -6,6 +6,7 @@
 #include <link.h>
 
 #include "heap/preload/preload.h"
+#include "heap/share.h"
 
 #pragma weak dlsym
 #pragma weak dl_iterate_phdr
@@ -70,8 +71,13 @@ void real_find_object(void)
 {
 	uint64_t malloc = (uint64_t)real.malloc;
 
-	if (dl_iterate_phdr && malloc)
-		dl_iterate_phdr(look_for_malloc, &malloc);
+	if (!dl_iterate_phdr || !malloc || !dl_iterate_phdr(look_for_malloc, &malloc))
+		return;
+	real.sizes = SHARE_SIZES_UNKNOWN;
+	if (real_has((uint64_t)dlsym(RTLD_DEFAULT, "gnu_get_libc_version")))
+		real.sizes = SHARE_SIZES_GLIBC;
+	else if (!real.nests && real_has(*(uint64_t *)(void *)&real.usable_size))
+		real.sizes = SHARE_SIZES_TOLD;
 }
 
 static void find_all(void)

@@ -38,6 +38,7 @@ struct real {
 	int (*brk)(void *);
 	void *(*sbrk)(intptr_t);
 	uint64_t low, high; /* [low, high): the object file that `malloc` is in; empty: not known */
+	uint32_t sizes;     /* enum share_sizes: what is known of `malloc` */
 	bool nests; /* calloc calls malloc as programs do, and so is seen there (musl) */
 };
 extern struct real real;
@@ -45,7 +46,7 @@ extern struct real real;
 struct thread;
 bool real_search(struct thread *t);
 
-/* Sets `low` and `high`, when `malloc` is known. It asks the loader: not from within malloc, but for the first call. */
+/* Sets `low`, `high` and `sizes`, when `malloc` is known. It asks the loader: not from within malloc, but for the first call. */
 void real_find_object(void);
 
 /* The allocator's own code: what it maps it hands out again. */

@@ -236,6 +236,9 @@ static void fill_header(void)
 	h->bytes = SHARE_BYTES;
 	h->began = clock_before(wish.clock);
 	h->options = wish.options;
+#ifndef PRELOAD_OF_PROGRAM
+	h->sizes = real.sizes;
+#endif
 	h->node_count = SHARE_STACK_FIRST;
 	h->modules_wanted = 1;
 	h->rate = wish.rate;
@@ -350,6 +353,9 @@ static void switch_on(void)
 	*(uint32_t *)(uintptr_t)preload.alive = preload.generation;
 	preload.plain = wish.mode == SHARE_EXACT && wish.clock == SHARE_CLOCK_COUNTER &&
 		!(wish.options & (SHARE_OPTION_FREE_STACKS | SHARE_OPTION_TIMES));
+#ifndef PRELOAD_OF_PROGRAM
+	preload.tells_sizes = real.sizes == SHARE_SIZES_TOLD && wish.mode != SHARE_EVERY;
+#endif
 	__atomic_store_n(&preload.filter, wish.mode == SHARE_SAMPLED ? preload.filter_counts : NULL, __ATOMIC_RELEASE);
 	__atomic_store_n(&preload.state, PRELOAD_ON, __ATOMIC_RELEASE);
 }

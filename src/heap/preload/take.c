@@ -110,6 +110,33 @@ void take_allocated_otherwise(struct thread *t, void *block, uint64_t size, cons
 	put(t, preload.mode == SHARE_EVERY ? SHARE_CALL : SHARE_ALLOC, (uintptr_t)block, node, size);
 }
 
+/* Sizes that were told last, by their hash: 1 + size, and above it the generation. One that another pushes out is told again. */
+#define TOLD_BITS 10
+#define GENERATION_SHIFT 56
+static uint64_t told[1u << TOLD_BITS];
+
+void take_size(struct thread *t, void *block, uint64_t size, size_t (*usable_size)(void *))
+{
+	uint64_t *slot = &told[size * 0x9e3779b97f4a7c15u >> (64 - TOLD_BITS)];
+	uint64_t is = (size + 1) ^ (uint64_t)preload.generation << GENERATION_SHIFT, usable;
+	uint64_t *e;
+
+	if (likely(__atomic_load_n(slot, __ATOMIC_RELAXED) == is) || !block)
+		return;
+	usable = usable_size(block);
+	/* Some do not know it before all constructors have run. */
+	if (usable < size)
+		return;
+	e = ring_reserve(t, 24);
+	if (unlikely(!e))
+		return;
+	e[0] = take_time();
+	e[1] = SHARE_WORD(SHARE_USABLE, usable);
+	e[2] = size;
+	ring_commit(t, 24);
+	__atomic_store_n(slot, is, __ATOMIC_RELEASE);
+}
+
 /* A free without a stack: nearly all of them. */
 static void put_free(struct thread *t, void *block, enum share_event type)
 {

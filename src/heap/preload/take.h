@@ -106,6 +106,9 @@ static inline void take_allocated(struct thread *t, void *block, uint64_t size, 
 	ring_commit(t, 24);
 }
 
+/* The allocator is asked what it has made of `size` bytes, the first time that it is asked for so many. */
+void take_size(struct thread *t, void *block, uint64_t size, size_t (*usable_size)(void *));
+
 /* A block is about to be freed. */
 static inline void take_freed(struct thread *t, void *block, const struct walk_start *here)
 {
