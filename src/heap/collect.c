@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "os/proc.h"
 #include "os/usage.h"
 
 /* Events of one drain, so that hellos and signals do not wait for long. */
@@ -244,6 +245,15 @@ static enum share_clock choose_clock(void)
 	return !strcmp(name, "tsc\n") || !strcmp(name, "arch_sys_counter\n") ? SHARE_CLOCK_COUNTER : SHARE_CLOCK_MONOTONIC;
 }
 
+/* What programs are to know of ours. */
+static uint64_t own_filters(void)
+{
+	struct proc_status status;
+	uint64_t count = proc_status_read(getpid(), &status, NULL) ? 0 : status.seccomp_filters;
+
+	return (count < SHARE_OPTION_FILTERS_MOST ? count : SHARE_OPTION_FILTERS_MOST) << SHARE_OPTION_FILTERS_AT;
+}
+
 void heap_collector_environment(const struct heap_collector *c, char *buf, size_t size)
 {
 	static const enum share_mode modes[] = {
@@ -252,7 +262,7 @@ void heap_collector_environment(const struct heap_collector *c, char *buf, size_
 		.mode = modes[c->options.precision],
 		.clock = choose_clock(),
 		.rate = c->rate,
-		.options = c->options.share_options,
+		.options = c->options.share_options | own_filters(),
 	};
 
 	hello_environment(c->hello, &wish, buf, size);

@@ -19,7 +19,8 @@ struct watched {
 	struct heap_tables *tables;
 	uint32_t modules_done;
 	struct heap_losses losses; /* as they were told last */
-	bool gave_up;    /* it took us for dead */
+	uint32_t left;   /* enum share_left, as it was told */
+	struct record_heap record; /* as it was written */
 	VEC(uint32_t) stacks;  /* by node: of the recording, + 1; 0: not known yet */
 	VEC(uint32_t) path;    /* nodes whose frames are to be stored, innermost first */
 	VEC(pid_t) tids;       /* threads that write, as the program says; the first one is not among them */

@@ -135,7 +135,7 @@ static void identify(const struct watched *w, struct identity *ret)
 	proc_each_mapping(w->pid, find_allocator, &ret->allocator, NULL);
 }
 
-static void write_heap(struct heap_collector *c, const struct watched *w, const struct identity *who, enum heap_how how,
+static void write_heap(struct heap_collector *c, struct watched *w, const struct identity *who, enum heap_how how,
 	uint64_t now_ns)
 {
 	struct heap_cover cover = {0};
@@ -155,6 +155,7 @@ static void write_heap(struct heap_collector *c, const struct watched *w, const 
 		.allocator = capture_string(c->writer, who->allocator.path[0] ? who->allocator.path : NULL),
 		.uncovered = capture_string(c->writer, cover.kind == HEAP_OWN_ALLOCATOR ? cover.words : NULL),
 	};
+	w->record = record;
 	if (collect_of_memory(c))
 		capture_record(c->writer, RECORD_HEAP, &record, sizeof(record));
 	c->stats.uncovered += cover.kind == HEAP_OWN_ALLOCATOR;
@@ -277,9 +278,29 @@ int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, en
 	return 0;
 }
 
+/* It writes nothing more. For another reason than ours the report says so of the process. */
+static void tell_left(struct heap_collector *c, struct watched *w, uint32_t left)
+{
+	const char *words = left == SHARE_LEFT_SANDBOX
+		? "has put itself into a sandbox (seccomp), which may end a program for a system call of ours: what it did "
+		  "after that is not seen"
+		: left == SHARE_LEFT_LIMIT ? "has set itself a limit on address space (ulimit -v), which leaves no room for the memory "
+					     "shared with sonde: what it did after that is not seen"
+					   : NULL;
+
+	w->left = left;
+	c->stats.gave_up += left == SHARE_LEFT_UNREAD;
+	if (!words || w->says || !w->record.pid)
+		return;
+	w->record.uncovered = capture_string(c->writer, words);
+	if (collect_of_memory(c))
+		capture_record(c->writer, RECORD_HEAP, &w->record, sizeof(w->record));
+	c->stats.uncovered++;
+}
+
 void collect_losses(struct heap_collector *c, struct watched *w)
 {
-	bool gave_up = __atomic_load_n(&heap_readers_shared(c->readers, w->number)->gave_up, __ATOMIC_RELAXED);
+	uint32_t left = __atomic_load_n(&heap_readers_shared(c->readers, w->number)->gave_up, __ATOMIC_RELAXED);
 	struct heap_losses now;
 	const uint64_t *old = w->losses.lost;
 
@@ -290,8 +311,8 @@ void collect_losses(struct heap_collector *c, struct watched *w)
 	session_lost(c->session, w->says ? LOSS_NOTE : LOSS_HEAP_EARLY, now.lost[SHARE_LOST_EARLY] - old[SHARE_LOST_EARLY]);
 	session_lost(c->session, LOSS_HEAP_STACK,
 		now.lost[SHARE_LOST_NODE] - old[SHARE_LOST_NODE] + now.nodes_wrong - w->losses.nodes_wrong);
-	c->stats.gave_up += gave_up && !w->gave_up;
-	w->gave_up = gave_up;
+	if (left != w->left)
+		tell_left(c, w, left);
 	c->stats.rings_abandoned += now.rings_abandoned - w->losses.rings_abandoned;
 	w->losses = now;
 }

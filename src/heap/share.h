@@ -99,8 +99,7 @@ struct share_header {
 	uint64_t lost[SHARE_LOST_COUNT];
 	uint32_t modules_gone;      /* + 1 right after code was unmapped (dlclose), before modules_wanted: its
 				     * addresses may mean other code from then on (SHARE_FIRST_PC) */
-	uint32_t gave_up;           /* 1: nothing was read for SHARE_GIVE_UP_MS while rings grew; it is off for good,
-				     * and what was in the rings, nodes and index is gone */
+	uint32_t gave_up;           /* enum share_left; else it is off for good */
 
 	/* Both: chunks given back, a list through `next`. Low half: the first one; high half: + 1 with each change. */
 	uint64_t free_chunks;
@@ -125,6 +124,19 @@ enum share_sizes {
 #define SHARE_OPTION_FREE_STACKS 1u /* frees have stacks as well */
 #define SHARE_OPTION_TIMES 2u       /* CPU time of the thread between sampled calls */
 #define SHARE_OPTION_MAPS 4u        /* MAP, UNMAP: what the program maps itself, whatever the mode is */
+/* From this bit on: how many filters of system calls (seccomp) the collector has itself, as a container's programs do. A program
+ * with more was put into a sandbox, where a system call of ours may be its end: it says no hello. */
+#define SHARE_OPTION_FILTERS_AT 8u
+#define SHARE_OPTION_FILTERS_MOST 255u
+
+/* Why a target writes nothing more. */
+enum share_left {
+	SHARE_LEFT_NOT = 0,
+	SHARE_LEFT_UNREAD = 1,  /* nothing was read for SHARE_GIVE_UP_MS while rings grew; what was in the rings, nodes and
+				 * index is gone */
+	SHARE_LEFT_SANDBOX = 2, /* it has forbidden itself system calls (seccomp), ours among them */
+	SHARE_LEFT_LIMIT = 3,   /* it has set itself a limit on address space that leaves no room for this memory */
+};
 
 enum share_ring_state {
 	SHARE_RING_NEVER = 0,

@@ -176,6 +176,8 @@ int proc_status_read(pid_t pid, struct proc_status *ret, struct err *err)
 		.ns_pid = innermost_pid(text, pid),
 		.kernel_thread = has_kthread_flag(pid),
 		.seccomp = status_number(text, "Seccomp", 0) != 0,
+		.seccomp_filters = (unsigned)status_number(
+			text, proc_status_field(text, "Seccomp_filters") ? "Seccomp_filters" : "Seccomp", 0),
 	};
 	if (name)
 		snprintf(ret->name, sizeof(ret->name), "%.*s", (int)strcspn(name, "\n"), name);

@@ -28,6 +28,7 @@ struct proc_status {
 	pid_t ns_pid; /* pid in the innermost pid namespace */
 	bool kernel_thread;
 	bool seccomp;
+	unsigned seccomp_filters; /* kernels before 5.9 do not tell: 1 when there are any */
 };
 
 /* `pid` may be a thread id. */

@@ -294,7 +294,7 @@ def a_collector_that_does_not_answer_is_not_waited_for_long():
 
 @test
 def sandboxes_run_on_unwatched():
-    for mode in ("memfd", "socket"):
+    for mode in ("memfd", "socket", "kill"):
         with Collector("exact") as collector:
             # The program that makes the sandbox is watched, the one inside is not.
             path = program("allocations")
@@ -304,6 +304,39 @@ def sandboxes_run_on_unwatched():
             expect(done, 0)
             check(len(collector.targets()) == 1, "%d said hello" % len(collector.targets()))
             check(said(done), "it did nothing")
+
+
+@test
+def programs_that_forbid_themselves_system_calls_live_on():
+    for how in ("prctl", "syscall"):
+        for mode, rate in (("exact", 0), ("sampled", 4096)):
+            with Collector(mode, rate) as collector:
+                done = watched(collector, [program("allocations"), "alone", how])
+                if done.returncode == 9:
+                    skip("seccomp filters cannot be made here")
+                expect(done, 0)
+                check(len(said(done)) == 2, "it said %r" % done.stdout)
+                target = only(collector)
+                check(target.get("gave_up") == 2, "it goes on")
+                sizes = [e.size for e in target.events() if e.type == "alloc"]
+                check(300001 in sizes and 400001 not in sizes, "seen: %s" % sizes[-10:])
+
+
+@test
+def limits_that_programs_set_themselves_are_theirs():
+    for who in ("itself", "child", "vfork", "threads"):
+        bare = run([program("allocations"), "limit", who])
+        expect(bare, 0)
+        check(bare.stdout == b"large 1 0\nlimit 256\n", "bare: %r" % bare.stdout)
+        for mode, rate in (("exact", 0), ("sampled", 4096)):
+            with Collector(mode, rate) as collector:
+                done = watched(collector, [program("allocations"), "limit", who])
+                expect(done, 0)
+                # With threads it is more by what is mapped for the collector.
+                same_words = done.stdout == bare.stdout if who != "threads" else done.stdout.startswith(b"large 1 0\n")
+                check(same_words, "%s: %r" % (who, done.stdout))
+                left = [t.get("gave_up") for t in collector.targets()]
+                check(left == [3 if who == "itself" else 0], "%s, %s: %s" % (who, mode, left))
 
 
 @test

@@ -9,11 +9,14 @@ import sys
 # two of threads, which allocate nothing for a process's first keys.
 TAKEN = {"__errno_location", "clock_gettime", "getauxval", "environ", "dlsym", "pthread_key_create",
          "pthread_setspecific", "memcpy", "memset",
+         # A variable.
+         "__libc_single_threaded",
          # Once at the start, and while it is attached; and when the program itself calls the loader.
          "dl_iterate_phdr"}
 GIVEN = {"malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "posix_memalign", "aligned_alloc", "valloc",
          "pvalloc", "cfree", "free_sized", "free_aligned_sized", "malloc_usable_size", "dlopen", "dlmopen", "dlclose",
          "mlockall", "mmap", "mmap64", "munmap", "mremap", "brk", "sbrk",
+         "setrlimit", "setrlimit64", "prlimit", "prlimit64", "prctl", "syscall",
          # For whoever attaches; what dlsym finds by being resolved.
          "sonde_heap_share", "sonde_heap_attach", "sonde_heap_detach", "sonde_heap_abandoned",
          "sonde_heap_locked"}

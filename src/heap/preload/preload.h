@@ -96,6 +96,12 @@ void preload_off(void);
 /* The same, because nobody reads any more; the memory is given back. */
 void preload_give_up(void);
 
+/* Whether a limit on address space leaves too little for the program beside what is mapped here. */
+bool preload_needs_room(uint64_t limit_bytes);
+
+/* Whether there are more filters of system calls than a program of the collector's has. filters.c. */
+bool preload_in_sandbox(uint64_t options);
+
 /* Waits until the collector knows the code that is mapped now, at most so long. */
 void preload_wait(uint32_t milliseconds);
 

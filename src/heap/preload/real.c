@@ -105,6 +105,8 @@ static void find_all(void)
 	*(void **)&real.mremap = find("mremap");
 	*(void **)&real.brk = find("brk");
 	*(void **)&real.sbrk = find("sbrk");
+	*(void **)&real.prctl = find("prctl");
+	*(void **)&real.syscall = find("syscall");
 	real.nests = !find("gnu_get_libc_version");
 	__atomic_store_n((void **)&real.malloc, next, __ATOMIC_RELEASE);
 }

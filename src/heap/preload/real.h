@@ -39,6 +39,12 @@ struct real {
 	void *(*sbrk)(intptr_t);
 	uint64_t low, high; /* [low, high): the object file that `malloc` is in; empty: not known */
 	uint32_t sizes;     /* enum share_sizes: what is known of `malloc` */
+	int (*prctl)(int, unsigned long, unsigned long, unsigned long, unsigned long);
+#if defined(__x86_64__)
+	long (*syscall)(long, long, long, long, long, long); /* the seventh lies on the stack */
+#else
+	long (*syscall)(long, long, long, long, long, long, long);
+#endif
 	bool nests; /* calloc calls malloc as programs do, and so is seen there (musl) */
 };
 extern struct real real;

@@ -130,14 +130,16 @@ static bool read_wish(const char *at)
 /* ---- the memory ---- */
 
 /* A process with a limit on its address space has reasons; what we map must not eat it up. */
+bool preload_needs_room(uint64_t limit_bytes)
+{
+	return limit_bytes != RLIM_INFINITY && limit_bytes / 8 < SHARE_BYTES;
+}
+
 static bool limits_allow(void)
 {
 	struct rlimit limit;
 
-	if (failed(sys6(SYS_prlimit64, 0, RLIMIT_AS, 0, &limit, 0, 0)) ||
-		(limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 8 < SHARE_BYTES))
-		return false;
-	return true;
+	return !failed(sys6(SYS_prlimit64, 0, RLIMIT_AS, 0, &limit, 0, 0)) && !preload_needs_room(limit.rlim_cur);
 }
 
 /* Beyond this limit ftruncate would kill us. The soft one may be lifted for a moment: nobody else runs yet, or the files
@@ -373,7 +375,7 @@ void preload_give_up(void)
 {
 	uint8_t *at = (uint8_t *)preload.memory.header;
 
-	__atomic_store_n(&preload.memory.header->gave_up, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&preload.memory.header->gave_up, SHARE_LEFT_UNREAD, __ATOMIC_RELEASE);
 	preload_off();
 	/* Threads that are in the middle of an event write it to pages that are new and nobody's; tables are not ours. */
 	sys3(SYS_madvise, at + SHARE_INDEX_AT, SHARE_TABLES_AT - SHARE_INDEX_AT, MADV_REMOVE);
@@ -405,7 +407,7 @@ static bool wish_known(void)
 	if (!&environ || !environ || !getauxval)
 		return false;
 	text = wish_text();
-	if (getauxval(AT_SECURE) || !text || !read_wish(text))
+	if (getauxval(AT_SECURE) || !text || !read_wish(text) || preload_in_sandbox(wish.options))
 		preload_off();
 	wish.read = true;
 	return true;

@@ -13,6 +13,8 @@
 #define preload_ready sonde_p_ready
 #define preload_off sonde_p_off
 #define preload_wait sonde_p_wait
+#define preload_needs_room sonde_p_needs_room
+#define preload_in_sandbox sonde_p_in_sandbox
 #define preload_give_up sonde_p_give_up
 #define preload_share sonde_p_share
 #define preload_shared_on sonde_p_shared_on

@@ -11,7 +11,12 @@
  *	allocations ticks MS            allocates for so long; says how many rounds there were in each tenth
  *	allocations lock                locks all of its memory, and says how much of it is there
  *	allocations leave               a block that stays, then _exit
- *	allocations sandbox MODE CMD... runs CMD where memfd_create (MODE memfd) or socket (MODE socket) fails
+ *	allocations sandbox MODE CMD... runs CMD where memfd_create (MODE memfd) or socket (MODE socket) fails, or where
+ *	                                both end it (MODE kill)
+ *	allocations alone HOW           allocates, then forbids itself all system calls but a few that it needs, by prctl
+ *	                                or syscall (HOW), and goes on
+ *	allocations limit WHO           allocates, then leaves WHO (itself, child, vfork, threads) 256 MB of address space;
+ *	                                "large": whether 100 MB were had, and 1 GB; "limit": what it is
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -27,6 +32,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -260,18 +266,109 @@ static int lock(void)
 static int sandbox(const char *mode, char **command)
 {
 	uint32_t number = !strcmp(mode, "memfd") ? SYS_memfd_create : SYS_socket;
+	uint32_t what = !strcmp(mode, "kill") ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM;
 	struct sock_filter rules[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, !strcmp(mode, "kill") ? SYS_memfd_create : number, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, what),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog filter = {.len = 4, .filter = rules};
+	struct sock_fprog filter = {.len = 5, .filter = rules};
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
 		return 9;
 	execv(command[0], command);
 	return 9;
+}
+
+static void many(void)
+{
+	for (size_t i = 1; i < 20000; i++) {
+		unsigned char *p = malloc(i % 3000 + 1);
+
+		if (!p)
+			_exit(4);
+		p[i % 3000] = (unsigned char)i;
+		sink = p;
+		free(p);
+	}
+}
+
+static int alone(const char *how)
+{
+	static const uint32_t allowed[] = {SYS_write, SYS_exit_group, SYS_brk, SYS_mmap, SYS_munmap, SYS_mremap, SYS_getrandom,
+		SYS_rt_sigreturn};
+	enum { COUNT = sizeof(allowed) / sizeof(allowed[0]) };
+	struct sock_filter rules[COUNT + 3] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+	struct sock_fprog filter = {.len = COUNT + 3, .filter = rules};
+
+	for (uint8_t i = 0; i < COUNT; i++)
+		rules[i + 1] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], COUNT - i, 0);
+	rules[COUNT + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+	rules[COUNT + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	got(malloc(300001), 300001);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return 9;
+	if (!strcmp(how, "prctl") ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)
+				  : (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter))
+		return 9;
+	many();
+	got(malloc(400001), 400001);
+	_exit(0);
+}
+
+static void *idle(void *at)
+{
+	while (!__atomic_load_n((int *)at, __ATOMIC_ACQUIRE))
+		many();
+	return NULL;
+}
+
+/* What the limit allows, in words. */
+static int limited(void)
+{
+	struct rlimit now;
+	void *some, *much;
+
+	many();
+	some = malloc(100u << 20);
+	much = malloc(4096ul << 20);
+	if (getrlimit(RLIMIT_AS, &now) || printf("large %d %d\nlimit %lu\n", some != NULL, much != NULL,
+						  (unsigned long)(now.rlim_cur >> 20)) < 0)
+		return 1;
+	return fflush(stdout);
+}
+
+static int limit(const char *who, char **again)
+{
+	const struct rlimit most = {256u << 20, RLIM_INFINITY};
+	pthread_t thread;
+	int done = 0, ret = 0;
+	pid_t child = 0;
+
+	many();
+	if (!strcmp(who, "threads") && pthread_create(&thread, NULL, idle, &done))
+		return 1;
+	if (!strcmp(who, "vfork")) {
+		child = vfork();
+		if (!child) {
+			setrlimit(RLIMIT_AS, &most);
+			execv(again[0], again);
+			_exit(1);
+		}
+	} else {
+		child = !strcmp(who, "child") ? fork() : 0;
+		if (!child && !prlimit(0, RLIMIT_AS, &most, NULL))
+			ret = limited();
+	}
+	if (child)
+		waitpid(child, &ret, 0);
+	many();
+	__atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+	if (!strcmp(who, "threads"))
+		pthread_join(thread, NULL);
+	return ret;
 }
 
 int main(int argc, char **argv)
@@ -300,6 +397,12 @@ int main(int argc, char **argv)
 		got(malloc(600001), 600001);
 		_exit(0);
 	}
+	if (!strcmp(what, "limited"))
+		return limited();
+	if (!strcmp(what, "limit") && argc > 2)
+		return limit(argv[2], (char *[]){argv[0], "limited", NULL});
+	if (!strcmp(what, "alone") && argc > 2)
+		return alone(argv[2]);
 	if (!strcmp(what, "sandbox") && argc > 3)
 		return sandbox(argv[2], argv + 3);
 	return 2;
