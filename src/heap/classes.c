@@ -153,19 +153,22 @@ void classes_ended(struct heap_model *m, const struct watched *p)
 {
 	if (p->sizes == SHARE_SIZES_UNKNOWN || p->apart)
 		return;
-	for (size_t i = 0; i < p->live.slot_count; i++) {
-		const struct live_block *b = &p->live.slots[i];
-		uint64_t usable = b->address ? usable_of(p, b->size, b->address) : 0;
+
+	struct live_walk walk = {0};
+	struct live_block b;
+
+	while (live_next(&p->live, &walk, &b)) {
+		uint64_t usable = usable_of(p, b.size, b.address);
 		struct size_class *c = &m->classes[usable ? class_of(usable) : 0];
 		struct weight w;
 
-		if (!b->address || m->sites[b->site].process != p->number)
+		if (m->sites[b.site].process != p->number)
 			continue;
-		w = block_weight(m, b);
+		w = block_weight(m, &b);
 		note_peak(m, c);
 		c->ended += w.count;
 		c->ended_bytes += w.bytes;
-		c->ended_usable += w.bytes + (usable > b->size ? (double)(usable - b->size) * w.count : 0);
+		c->ended_usable += w.bytes + (usable > b.size ? (double)(usable - b.size) * w.count : 0);
 	}
 }
 

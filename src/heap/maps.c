@@ -56,14 +56,14 @@ static void count_gone(struct heap_model *m, struct site *s, const struct mappin
 {
 	uint64_t lived_ns = time_ns > map->time_ns ? time_ns - map->time_ns : 0;
 
-	s->number[HEAP_FREED] += sign;
-	s->number[HEAP_LIFETIME_NS] += sign * (double)lived_ns;
+	s->freed += sign;
+	s->lifetime_ns += sign * (double)lived_ns;
 	if (!shape_add(&s->lifetimes, shape_bucket(lived_ns / NS_PER_US), sign))
 		m->no_memory = true;
 	if (!temporary)
 		return;
-	s->number[HEAP_TEMPORARY] += sign;
-	s->number[HEAP_TEMPORARY_BYTES] += sign * (double)map->bytes;
+	s->temporary += sign;
+	s->temporary_bytes += sign * (double)map->bytes;
 }
 
 /* The pieces that a thread has unmapped last, out of the numbers of their sites or back into them. */
@@ -76,19 +76,19 @@ static void count_pieces(struct heap_model *m, const struct maps *maps, const st
 		bool temporary = map->tid == t->tid && t->unmapped_was_last == piece->number + 1;
 
 		site_note_peak(m, s);
-		s->number[HEAP_FREED_BYTES] += sign * (double)bytes;
+		s->freed_bytes += sign * (double)bytes;
 		if (map->tid != t->tid)
-			s->number[HEAP_CROSS_FREED_BYTES] += sign * (double)bytes;
+			rare_of(m, s)->cross_freed_bytes += sign * (double)bytes;
 		s->changed = s->reshaped = true;
 		if (sign < 0 && !map->left)
 			count_gone(m, s, map, t->unmapped_ns, temporary, sign);
 		if (sign < 0 && !map->left && map->tid != t->tid)
-			s->number[HEAP_CROSS_FREED]--;
+			rare_of(m, s)->cross_freed--;
 		map->left = sign > 0 ? map->left - bytes : map->left + bytes;
 		if (sign > 0 && !map->left)
 			count_gone(m, s, map, t->unmapped_ns, temporary, sign);
 		if (sign > 0 && !map->left && map->tid != t->tid)
-			s->number[HEAP_CROSS_FREED]++;
+			rare_of(m, s)->cross_freed++;
 	}
 }
 
@@ -173,8 +173,8 @@ static void mapped(struct heap_model *m, struct watched *p, struct thread *t, co
 	t->last_mapping = number + 1;
 	site_note_peak(m, s);
 	s->mapped = true;
-	s->number[HEAP_ALLOCATED]++;
-	s->number[HEAP_ALLOCATED_BYTES] += (double)e->size;
+	s->allocated++;
+	s->allocated_bytes += (double)e->size;
 	s->samples++;
 	s->changed = s->reshaped = true;
 	if (!shape_add(&s->sizes, shape_bucket(e->size), 1))

@@ -12,30 +12,30 @@
 #include "heap/model_priv.h"
 
 #define SITES_ROOM (3ull * HEAP_MOST_SITES + 1)
+#define RARES_ROOM (SITES_ROOM + 1)
 #define SIZE_MOST ((1ull << LIVE_SIZE_BITS) - 1)
 
 /* ---- made and freed ---- */
 
+/* Pages are there once they are used. */
+static void *reserve(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
 int heap_model_new(struct heap_model **ret, struct err *err)
 {
 	struct heap_model *m = calloc(1, sizeof(*m));
-	void *sites;
 
-	if (!m || vec_push(&m->rates, ((struct rate){.precision = HEAP_EXACT}))) {
-		free(m);
+	if (!m)
 		return err_nomem(err);
-	}
-	sites = mmap(NULL, SITES_ROOM * sizeof(*m->sites), PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (sites == MAP_FAILED) {
-		vec_release(&m->rates);
-		free(m);
-		return err_nomem(err);
-	}
-	m->sites = sites;
+	m->sites = reserve(SITES_ROOM * sizeof(*m->sites));
+	m->rares = reserve(RARES_ROOM * sizeof(*m->rares));
 	m->hints = calloc(HINTS, sizeof(*m->hints));
 	m->classes = calloc(CLASSES, sizeof(*m->classes));
-	if (!m->hints || !m->classes) {
+	if (!m->sites || !m->rares || !m->hints || !m->classes || vec_push(&m->rates, ((struct rate){.precision = HEAP_EXACT}))) {
 		heap_model_free(m);
 		return err_nomem(err);
 	}
@@ -66,7 +66,10 @@ void heap_model_free(struct heap_model *m)
 		shape_release(&m->sites[i].sizes);
 		shape_release(&m->sites[i].lifetimes);
 	}
-	munmap(m->sites, SITES_ROOM * sizeof(*m->sites));
+	if (m->sites)
+		munmap(m->sites, SITES_ROOM * sizeof(*m->sites));
+	if (m->rares)
+		munmap(m->rares, RARES_ROOM * sizeof(*m->rares));
 	vec_each(&m->threads, t)
 		thread_free(*t);
 	vec_release(&m->threads);
@@ -202,15 +205,18 @@ static inline void count_allocated(struct heap_model *m, struct site *s, struct 
 	bool sampled)
 {
 	site_note_peak(m, s);
-	s->number[HEAP_ALLOCATED] += w->count;
-	s->number[HEAP_ALLOCATED_BYTES] += w->bytes;
+	s->allocated += w->count;
+	s->allocated_bytes += w->bytes;
 	if (w->variance > 0) {
-		s->variance[HEAP_VAR_ALLOCATED] += w->variance;
-		s->variance[HEAP_VAR_ALLOCATED_BYTES] += w->variance_bytes;
-		s->variance[HEAP_VAR_LIVE] += w->variance;
-		s->variance[HEAP_VAR_LIVE_BYTES] += w->variance_bytes;
+		double *variance = rare_of(m, s)->variance;
+
+		variance[HEAP_VAR_ALLOCATED] += w->variance;
+		variance[HEAP_VAR_ALLOCATED_BYTES] += w->variance_bytes;
+		variance[HEAP_VAR_LIVE] += w->variance;
+		variance[HEAP_VAR_LIVE_BYTES] += w->variance_bytes;
 	}
-	s->live_blocks += sampled;
+	if (sampled)
+		rare_of(m, s)->live_blocks++;
 	s->samples++;
 	m->live_blocks++;
 	s->changed = s->reshaped = true;
@@ -227,10 +233,10 @@ static inline void count_allocated(struct heap_model *m, struct site *s, struct 
 /* Sums of weights that are no integers may miss 0 by a little, when all that was added was taken away again. */
 static void none_live(struct heap_model *m, struct site *s)
 {
-	if (!--s->live_blocks) {
-		s->number[HEAP_FREED] = s->number[HEAP_ALLOCATED];
-		s->number[HEAP_FREED_BYTES] = s->number[HEAP_ALLOCATED_BYTES];
-		s->variance[HEAP_VAR_LIVE] = s->variance[HEAP_VAR_LIVE_BYTES] = 0;
+	if (!--rare_of(m, s)->live_blocks) {
+		s->freed = s->allocated;
+		s->freed_bytes = s->allocated_bytes;
+		rare_of(m, s)->variance[HEAP_VAR_LIVE] = rare_of(m, s)->variance[HEAP_VAR_LIVE_BYTES] = 0;
 	}
 	if (!m->live_blocks)
 		m->living = (struct sums){0};
@@ -241,17 +247,17 @@ static void count_freed(struct heap_model *m, const struct watched *p, const str
 {
 	struct site *s = &m->sites[b->site];
 	struct weight w = block_weight(m, b);
-	uint64_t lived_ns = time_ns > b->time_ns ? time_ns - b->time_ns : 0;
+	uint64_t lived_ns = time_ns > b->time_ns ? live_time(time_ns) - live_time(b->time_ns) : 0;
 
 	if (p->sizes && s->process == p->number)
 		class_count(m, p, b->size, b->address, &w, -1);
 	site_note_peak(m, s);
-	s->number[HEAP_FREED] += w.count;
-	s->number[HEAP_FREED_BYTES] += w.bytes;
-	s->number[HEAP_LIFETIME_NS] += w.count * (double)lived_ns;
+	s->freed += w.count;
+	s->freed_bytes += w.bytes;
+	s->lifetime_ns += w.count * (double)lived_ns;
 	if (w.variance > 0) {
-		s->variance[HEAP_VAR_LIVE] -= w.variance;
-		s->variance[HEAP_VAR_LIVE_BYTES] -= w.variance_bytes;
+		rare_of(m, s)->variance[HEAP_VAR_LIVE] -= w.variance;
+		rare_of(m, s)->variance[HEAP_VAR_LIVE_BYTES] -= w.variance_bytes;
 	}
 	s->changed = s->reshaped = true;
 	if (!shape_add(&s->lifetimes, shape_bucket(lived_ns / NS_PER_US), w.count))
@@ -300,28 +306,33 @@ static struct site *allocated(struct heap_model *m, struct watched *p, struct th
 	uint32_t rate = e->rate ? rate_number(m, p->precision, e->rate) : 0;
 	uint64_t size = e->size < SIZE_MOST ? e->size : SIZE_MOST;
 	struct weight w = weigh(m, rate, size);
-	struct live_block *b;
+	struct live_block old;
 
 	t->last_address = e->address;
-	t->last_ns = e->time_ns;
-	if (!s || live_reserve(&p->live)) {
+	if (!s) {
 		m->no_memory = true;
 		return NULL;
 	}
-	b = live_place(&p->live, e->address);
-	*ret_missed = b->address != 0;
-	if (b->address) {
-		count_freed(m, p, b, NULL, e->time_ns);
+
+	struct live_block block = {
+		.address = e->address,
+		.time_ns = e->time_ns,
+		.size = size,
+		.rate = rate,
+		.site = (uint32_t)(s - m->sites),
+		.tid = e->tid == s->tid ? LIVE_TID_OF_SITE : e->tid,
+	};
+	bool there = !live_put(&p->live, &block, &old);
+
+	if (old.address) {
+		*ret_missed = true;
+		count_freed(m, p, &old, NULL, e->time_ns);
 		m->missed_frees++;
-		p->live.count--;
 	}
-	b->address = e->address;
-	b->time_ns = e->time_ns;
-	b->size = size;
-	b->rate = rate;
-	b->site = (uint32_t)(s - m->sites);
-	b->tid = e->tid;
-	p->live.count++;
+	if (!there) {
+		m->no_memory = true;
+		return NULL;
+	}
 	if (p->sizes && s->process == p->number)
 		class_count(m, p, size, e->address, &w, 1);
 	count_allocated(m, s, t, &w, size, rate != 0);
@@ -349,8 +360,8 @@ static void called(struct heap_model *m, struct watched *p, struct thread *t, co
 	count_allocated(m, s, t, &w, e->size, false);
 	sums_take(&m->living, &w);
 	m->live_blocks--;
-	s->variance[HEAP_VAR_LIVE] -= w.variance;
-	s->variance[HEAP_VAR_LIVE_BYTES] -= w.variance_bytes;
+	rare_of(m, s)->variance[HEAP_VAR_LIVE] -= w.variance;
+	rare_of(m, s)->variance[HEAP_VAR_LIVE_BYTES] -= w.variance_bytes;
 }
 
 /* ---- frees ---- */
@@ -361,21 +372,21 @@ static void look_at_freed(struct heap_model *m, const struct watched *p, struct 
 {
 	struct site *s = &m->sites[b->site];
 	struct weight w = block_weight(m, b);
-	bool last = t->last_address == b->address && t->last_ns == b->time_ns && b->tid == e->tid;
+	bool last = t->last_address == b->address && b->tid == e->tid;
 
 	if (last)
 		t->last_address = 0;
 	if (p->precision == HEAP_SAMPLED)
 		last = b->tid == e->tid && (e->type == SHARE_FREE_LAST || e->type == SHARE_FREE_STACK_LAST);
 	if (last && e->type != SHARE_REALLOC_DONE) {
-		s->number[HEAP_TEMPORARY] += w.count;
-		s->number[HEAP_TEMPORARY_BYTES] += w.bytes;
+		s->temporary += w.count;
+		s->temporary_bytes += w.bytes;
 		m->temporary += w.count;
 	}
 	if (b->tid == e->tid)
 		return;
-	s->number[HEAP_CROSS_FREED] += w.count;
-	s->number[HEAP_CROSS_FREED_BYTES] += w.bytes;
+	rare_of(m, s)->cross_freed += w.count;
+	rare_of(m, s)->cross_freed_bytes += w.bytes;
 	flow_add(m, t, b->site, stack, &w);
 }
 
@@ -388,33 +399,36 @@ static void unknown(struct heap_model *m, const struct watched *p, struct thread
 	m->freed_unknown++;
 }
 
+static bool take_block(struct heap_model *m, struct watched *p, uint64_t address, struct live_block *ret)
+{
+	if (!live_take(&p->live, address, ret))
+		return false;
+	if (ret->tid == LIVE_TID_OF_SITE)
+		ret->tid = m->sites[ret->site].tid;
+	return true;
+}
+
 static bool freed(struct heap_model *m, struct watched *p, struct thread *t, const struct heap_event *e, uint32_t stack)
 {
-	struct live_block *b = live_find(&p->live, e->address);
+	struct live_block b;
 
-	if (!b) {
+	if (!take_block(m, p, e->address, &b)) {
 		unknown(m, p, t);
 		return false;
 	}
-	count_freed(m, p, b, t, e->time_ns);
-	look_at_freed(m, p, t, b, e, stack);
-	live_remove(&p->live, b);
+	count_freed(m, p, &b, t, e->time_ns);
+	look_at_freed(m, p, t, &b, e, stack);
 	return true;
 }
 
 /* ---- realloc ---- */
 
 /* From here until it is done the block has no address: another thread may get the old one. It stays live. */
-static void moving(struct watched *p, struct thread *t, const struct heap_event *e)
+static void moving(struct heap_model *m, struct watched *p, struct thread *t, const struct heap_event *e)
 {
-	struct live_block *b = live_find(&p->live, e->address);
-
 	t->moving = e->address;
-	t->moved = (struct live_block){0};
-	if (!b)
-		return;
-	t->moved = *b;
-	live_remove(&p->live, b);
+	if (!take_block(m, p, e->address, &t->moved))
+		t->moved = (struct live_block){0};
 }
 
 /* What came of a block that was being moved was not written down: most likely it is no more. */
@@ -431,19 +445,21 @@ static void settle(struct heap_model *m, const struct watched *p, struct thread 
 /* It failed, and the block is where it was. Nobody else can have its address; when somebody says so, it is no more. */
 static void not_moved(struct heap_model *m, struct watched *p, const struct live_block *b, uint64_t time_ns)
 {
-	if (live_find(&p->live, b->address) || live_reserve(&p->live))
+	struct live_block again = *b, old;
+
+	if (b->tid == m->sites[b->site].tid)
+		again.tid = LIVE_TID_OF_SITE;
+	if (live_has(&p->live, b->address) || live_put(&p->live, &again, &old))
 		count_freed(m, p, b, NULL, time_ns);
-	else
-		live_add(&p->live, b);
 }
 
 static void count_moved(struct heap_model *m, struct site *s, const struct live_block *old, const struct weight *w, bool elsewhere)
 {
-	s->number[HEAP_REALLOCATED] += w->count;
+	rare_of(m, s)->reallocated += w->count;
 	if (old->address)
-		s->number[HEAP_REALLOCATED_BYTES] += w->count * block_weight(m, old).bytes;
+		rare_of(m, s)->reallocated_bytes += w->count * block_weight(m, old).bytes;
 	if (elsewhere)
-		s->number[HEAP_MOVED] += w->count;
+		rare_of(m, s)->moved += w->count;
 }
 
 /* Returns the address of a sampled block that is no more. */
@@ -483,25 +499,22 @@ static uint64_t moved(struct heap_model *m, struct watched *p, struct thread *t,
 
 /* ---- events ---- */
 
-static void prefetch_site(const struct site *s, bool allocates)
+static void prefetch_site(const struct site *s)
 {
 	const char *lines = (const char *)s;
 
 	__builtin_prefetch(lines, 1);
 	__builtin_prefetch(lines + 64, 1);
-	__builtin_prefetch(allocates ? lines + 128 : lines + 192, 1);
-	if (allocates)
-		__builtin_prefetch(lines + 256, 1);
 }
 
 /* The block of a free is here by now, and says which site it belongs to. */
 static void prefetch_freed(const struct heap_model *m, const struct heap_event *e)
 {
 	const struct watched *p = watched_of(m, e->process);
-	const struct live_block *b = p ? live_find_near(&p->live, e->address) : NULL;
+	uint32_t site = p ? live_site(&p->live, e->address) : UINT32_MAX;
 
-	if (b)
-		prefetch_site(&m->sites[b->site], false);
+	if (site != UINT32_MAX)
+		prefetch_site(&m->sites[site]);
 }
 
 /* Memory is slow, and all of it that an event needs is elsewhere: what an address and a node lead to is asked for at once, and what
@@ -514,7 +527,7 @@ void heap_model_prefetch(struct heap_model *m, const struct heap_event *e)
 		return;
 	live_prefetch(&p->live, e->address);
 	if (e->type == SHARE_ALLOC || e->type == SHARE_REALLOC_DONE) {
-		prefetch_site(&m->sites[*hint_of(m, e)], true);
+		prefetch_site(&m->sites[*hint_of(m, e)]);
 		return;
 	}
 	if (m->ahead_to - m->ahead_from == AHEAD)
@@ -551,7 +564,7 @@ static uint64_t take(struct heap_model *m, struct watched *p, const struct heap_
 		break;
 	case SHARE_REALLOC:
 		settle(m, p, t, e->time_ns);
-		moving(p, t, e);
+		moving(m, p, t, e);
 		break;
 	case SHARE_REALLOC_DONE:
 		gone = moved(m, p, t, e, stack);

@@ -4,7 +4,7 @@
  * allocates, in a thread of a process), as capture/records.h defines them.
  *
  * Events come in order of time, as heap_readers_drain() hands them over. Memory is bounded but for the blocks that are
- * live (32 bytes each, in a table that is at least an eighth full and mostly half): sites beyond HEAP_MOST_SITES are told apart by stack
+ * live (some 21 bytes each, heap/live.h): sites beyond HEAP_MOST_SITES are told apart by stack
  * and not by thread (tid 0), beyond twice that by process alone; threads beyond HEAP_MOST_THREADS are one (tid 0), and
  * flows beyond HEAP_MOST_FLOWS have no thread and stack that freed.
  *

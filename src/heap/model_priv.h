@@ -6,12 +6,14 @@
  *	sites.c   sites, threads, flows: found by their keys, and bounded
  *	shapes.c  how sizes, lifetimes and ages are distributed
  *	moments.c what is written to a recording
- *	live.c    the blocks that are live
+ *	live.c    the blocks that are live; live_wide.c those of them that need all their fields
  *	maps.c    what is mapped
  *	classes.c how large the blocks are that an allocator makes
  */
 #ifndef SONDE_HEAP_MODEL_PRIV_H
 #define SONDE_HEAP_MODEL_PRIV_H
+
+#include <string.h>
 
 #include "base/vec.h"
 #include "capture/id_table.h"
@@ -21,45 +23,50 @@
 
 #define NO_SITE UINT32_MAX
 
-/* Counts of buckets that lie between the first and the last one that has any. Most sites have few. */
+/* Counts of buckets that lie between the first and the last one that has any. Most sites have few, and whole numbers. */
 #define SHAPE_INSIDE 7u
 struct shape {
 	uint8_t first, buckets;
-	bool outside;
-	uint8_t pad[5];
-	union {
-		double inside[SHAPE_INSIDE];
-		double *counts; /* when they are `outside`; owned */
-	};
+	bool outside; /* the counts are doubles: shape_outside() */
+	uint8_t pad;
+	uint32_t inside[SHAPE_INSIDE];
 };
 
-/* In cache lines: an allocation touches the first three and the last one, a free the first two and the fourth. */
+/*
+ * In cache lines: what is allocated, or freed, changes the first two; the third what is freed at once, or by a new peak. What most sites
+ * have nothing of is elsewhere.
+ */
 struct site {
-	double number[HEAP_NUMBERS]; /* HEAP_PEAK and HEAP_PEAK_BYTES: at the peak of `epoch` */
-	uint64_t epoch;              /* the model's, when it changed last */
-	uint32_t samples;
-	bool changed, reshaped;      /* since it was written */
-	bool ended;                  /* its process, or its frees are not seen: nothing of it is live at a later peak */
-	bool mapped;                 /* of mappings: in no sum */
+	double allocated, allocated_bytes, freed, freed_bytes, lifetime_ns; /* HEAP_ALLOCATED... */
+	uint64_t epoch : 48;         /* the model's, when it changed last */
+	uint64_t changed : 1, reshaped : 1; /* since it was written */
+	uint64_t ended : 1;          /* its process, or its frees are not seen: nothing of it is live at a later peak */
+	uint64_t aged : 1;           /* shapes of what is live were written */
+	uint64_t mapped : 1;         /* of mappings: in no sum */
+	uint32_t samples, process, stack, tid;
 
 	struct shape sizes, lifetimes;
 
-	uint32_t process, pid, tid, stack;
-	double variance[HEAP_VARIANCES];
+	double temporary, temporary_bytes;
+	double peak, peak_bytes;     /* at the peak of `epoch` */
+	double written_peak, written_peak_bytes;
+	uint32_t pid;
 	uint32_t next;               /* site of the same process; NO_SITE: none */
 	uint32_t at;                 /* among the sites of its process: shapes_of_live() */
-
-	double written_peak, written_peak_bytes;
-	uint32_t live_blocks;        /* sampled ones: with none the sums are made exact again */
-	bool aged;                   /* shapes of what is live were written */
-	uint8_t pad[43];
+	uint32_t rare;               /* of the model's; 0: all of that is 0 */
 };
-_Static_assert(sizeof(struct site) == 384, "whole cache lines");
+_Static_assert(sizeof(struct site) == 192, "whole cache lines");
+
+struct rare {
+	double cross_freed, cross_freed_bytes, reallocated, reallocated_bytes, moved;
+	double variance[HEAP_VARIANCES];
+	uint64_t live_blocks;        /* sampled ones: with none the sums are made exact again */
+};
 
 struct thread {
 	uint32_t process, pid, tid;
 	bool changed, ended;
-	uint64_t last_address, last_ns; /* of the block that it allocated last; 0: none, or it is freed */
+	uint64_t last_address;          /* of the block that it allocated last; 0: none, or it is freed */
 	double allocated, allocated_bytes, freed, freed_bytes, freed_unknown;
 	uint64_t moving;                /* address of a block that realloc has; 0: none */
 	struct live_block moved;        /* that block, when it is known: its address is not 0 */
@@ -158,6 +165,8 @@ struct heap_model {
 
 	struct site *sites; /* address space for HEAP_MOST_SITES * 3; pages are there once they are used */
 	uint32_t site_count;
+	struct rare *rares; /* as many, and as `sites`; the first one stays 0 */
+	uint32_t rare_count;
 	struct id_table site_index;
 	uint32_t merged_site; /* of all processes; NO_SITE: none so far */
 	VEC(struct thread *) threads;
@@ -197,12 +206,19 @@ static inline struct watched *watched_of(const struct heap_model *m, uint32_t nu
 /* What is live of the blocks of a site. */
 static inline double site_live(const struct site *s)
 {
-	return s->number[HEAP_ALLOCATED] - s->number[HEAP_FREED];
+	return s->allocated - s->freed;
 }
 
 static inline double site_live_bytes(const struct site *s)
 {
-	return s->number[HEAP_ALLOCATED_BYTES] - s->number[HEAP_FREED_BYTES];
+	return s->allocated_bytes - s->freed_bytes;
+}
+
+static inline struct rare *rare_of(struct heap_model *m, struct site *s)
+{
+	if (!s->rare)
+		s->rare = ++m->rare_count;
+	return &m->rares[s->rare];
 }
 
 /* Before anything of a site changes: notes what it had at the last peak. */
@@ -211,9 +227,11 @@ static inline void site_note_peak(const struct heap_model *m, struct site *s)
 	if (s->epoch == m->epoch)
 		return;
 	s->epoch = m->epoch;
-	s->number[HEAP_PEAK] = s->ended ? 0 : site_live(s);
-	s->number[HEAP_PEAK_BYTES] = s->ended ? 0 : site_live_bytes(s);
-	s->variance[HEAP_VAR_PEAK_BYTES] = s->ended ? 0 : s->variance[HEAP_VAR_LIVE_BYTES];
+	s->peak = s->ended ? 0 : site_live(s);
+	s->peak_bytes = s->ended ? 0 : site_live_bytes(s);
+	if (s->rare)
+		m->rares[s->rare].variance[HEAP_VAR_PEAK_BYTES] =
+			s->ended ? 0 : m->rares[s->rare].variance[HEAP_VAR_LIVE_BYTES];
 }
 
 /* model.c */
@@ -261,26 +279,35 @@ static inline uint32_t shape_bucket(uint64_t value)
 	return bucket < HEAP_BUCKETS ? bucket : HEAP_BUCKETS - 1;
 }
 
-/* Makes room for a bucket; shape_add() calls it. False: no memory. */
-bool shape_grow(struct shape *s, uint32_t bucket);
+/* What shape_add() does where that is not simply adding one. False: no memory. */
+bool shape_add_slowly(struct shape *s, uint32_t bucket, double count);
 
-static inline const double *shape_counts(const struct shape *s)
+static inline double *shape_outside(const struct shape *s)
 {
-	return s->outside ? s->counts : s->inside;
+	double *counts;
+
+	memcpy(&counts, s->inside, sizeof(counts));
+	return counts;
 }
 
 static inline bool shape_add(struct shape *s, uint32_t bucket, double count)
 {
-	if (bucket - s->first >= s->buckets && !shape_grow(s, bucket))
-		return false;
-	(s->outside ? s->counts : s->inside)[bucket - s->first] += count;
+	uint32_t i = bucket - s->first;
+
+	if (i < s->buckets && s->outside) {
+		shape_outside(s)[i] += count;
+		return true;
+	}
+	if (i >= s->buckets || count != 1 || s->inside[i] == UINT32_MAX)
+		return shape_add_slowly(s, bucket, count);
+	s->inside[i]++;
 	return true;
 }
 
 static inline void shape_release(struct shape *s)
 {
 	if (s->outside)
-		free(s->counts);
+		free(shape_outside(s));
 }
 
 void shape_write(struct capture_writer *w, uint64_t time_ns, uint32_t site, enum heap_shape kind, const struct shape *s);

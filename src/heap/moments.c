@@ -13,13 +13,35 @@
 
 void site_state(const struct heap_model *m, uint32_t id, struct record_heap_state *ret)
 {
-	const struct site *s = &m->sites[id];
-	struct site now = *s;
+	struct site s = m->sites[id];
+	struct rare r = m->rares[s.rare];
 
-	site_note_peak(m, &now);
-	*ret = (struct record_heap_state){.site = id, .samples = s->samples};
-	memcpy(ret->number, now.number, sizeof(ret->number));
-	memcpy(ret->variance, now.variance, sizeof(ret->variance));
+	if (s.epoch != m->epoch) {
+		s.rare = 0;
+		site_note_peak(m, &s);
+		r.variance[HEAP_VAR_PEAK_BYTES] = s.ended ? 0 : r.variance[HEAP_VAR_LIVE_BYTES];
+	}
+	*ret = (struct record_heap_state){
+		.site = id,
+		.samples = s.samples,
+		.number = {
+			[HEAP_ALLOCATED] = s.allocated,
+			[HEAP_ALLOCATED_BYTES] = s.allocated_bytes,
+			[HEAP_FREED] = s.freed,
+			[HEAP_FREED_BYTES] = s.freed_bytes,
+			[HEAP_TEMPORARY] = s.temporary,
+			[HEAP_TEMPORARY_BYTES] = s.temporary_bytes,
+			[HEAP_CROSS_FREED] = r.cross_freed,
+			[HEAP_CROSS_FREED_BYTES] = r.cross_freed_bytes,
+			[HEAP_REALLOCATED] = r.reallocated,
+			[HEAP_REALLOCATED_BYTES] = r.reallocated_bytes,
+			[HEAP_MOVED] = r.moved,
+			[HEAP_PEAK] = s.peak,
+			[HEAP_PEAK_BYTES] = s.peak_bytes,
+			[HEAP_LIFETIME_NS] = s.lifetime_ns,
+		},
+	};
+	memcpy(ret->variance, r.variance, sizeof(ret->variance));
 	for (size_t i = 0; i < HEAP_VARIANCES; i++)
 		if (ret->variance[i] < 0)
 			ret->variance[i] = 0;
@@ -46,15 +68,15 @@ static void write_site(struct heap_model *m, struct capture_writer *w, uint64_t 
 	struct record_heap_state state;
 
 	site_note_peak(m, s);
-	if (!s->changed && s->number[HEAP_PEAK] == s->written_peak && s->number[HEAP_PEAK_BYTES] == s->written_peak_bytes)
+	if (!s->changed && s->peak == s->written_peak && s->peak_bytes == s->written_peak_bytes)
 		return;
 	tell_site(m, w, id);
 	site_state(m, id, &state);
 	state.time_ns = time_ns;
 	capture_record(w, RECORD_HEAP_STATE, &state, sizeof(state));
 	s->changed = false;
-	s->written_peak = s->number[HEAP_PEAK];
-	s->written_peak_bytes = s->number[HEAP_PEAK_BYTES];
+	s->written_peak = s->peak;
+	s->written_peak_bytes = s->peak_bytes;
 }
 
 void heap_model_each_site(const struct heap_model *m,
@@ -198,7 +220,8 @@ void heap_model_totals(const struct heap_model *m, struct heap_totals *ret)
 		.sites_merged = m->sites_merged,
 		.threads = (uint32_t)m->threads.len,
 		.flows = (uint32_t)m->flows.len,
-		.bytes = m->site_count * sizeof(struct site) + m->threads.len * (sizeof(struct thread) + 2 * sizeof(void *)) +
+		.bytes = m->site_count * sizeof(struct site) + m->rare_count * sizeof(struct rare) +
+			m->threads.len * (sizeof(struct thread) + 2 * sizeof(void *)) +
 			m->flows.cap * sizeof(struct flow) + m->site_index.slot_count * sizeof(uint32_t),
 		.no_memory = m->no_memory,
 	};
@@ -220,8 +243,8 @@ static void end_site(struct heap_model *m, struct site *s)
 	struct weight left = {
 		.count = site_live(s),
 		.bytes = site_live_bytes(s),
-		.variance = s->variance[HEAP_VAR_LIVE],
-		.variance_bytes = s->variance[HEAP_VAR_LIVE_BYTES],
+		.variance = m->rares[s->rare].variance[HEAP_VAR_LIVE],
+		.variance_bytes = m->rares[s->rare].variance[HEAP_VAR_LIVE_BYTES],
 	};
 
 	site_note_peak(m, s);

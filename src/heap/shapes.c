@@ -6,21 +6,39 @@
 #include "base/clock.h"
 #include "heap/model_priv.h"
 
-bool shape_grow(struct shape *s, uint32_t bucket)
+static void read_counts(const struct shape *s, double counts[HEAP_BUCKETS])
+{
+	for (uint32_t i = 0; i < s->buckets; i++)
+		counts[s->first + i] = s->outside ? shape_outside(s)[i] : s->inside[i];
+}
+
+/* Whole numbers that are few enough stay in their place. */
+static bool fits_inside(const struct shape *s, uint32_t buckets, double count)
+{
+	return !s->outside && buckets <= SHAPE_INSIDE && count == 1;
+}
+
+bool shape_add_slowly(struct shape *s, uint32_t bucket, double count)
 {
 	uint32_t first = s->buckets && s->first < bucket ? s->first : bucket;
 	uint32_t end = s->buckets && s->first + s->buckets > bucket + 1 ? s->first + s->buckets : bucket + 1;
-	double counts[HEAP_BUCKETS] = {0}, *to = s->inside;
+	double counts[HEAP_BUCKETS] = {0}, *to;
 
-	memcpy(counts + s->first, shape_counts(s), s->buckets * sizeof(*counts));
-	if (end - first > SHAPE_INSIDE) {
-		to = realloc(s->outside ? s->counts : NULL, (end - first) * sizeof(*to));
+	read_counts(s, counts);
+	counts[bucket] += count;
+	if (fits_inside(s, end - first, count) && counts[bucket] <= UINT32_MAX) {
+		for (uint32_t i = first; i < end; i++)
+			s->inside[i - first] = (uint32_t)counts[i];
+	} else {
+		to = s->outside ? shape_outside(s) : NULL;
+		if (!to || end - first > s->buckets)
+			to = realloc(to, (end - first) * sizeof(*to));
 		if (!to)
 			return false;
-		s->counts = to;
+		memcpy(to, counts + first, (end - first) * sizeof(*to));
+		memcpy(s->inside, &to, sizeof(to));
 		s->outside = true;
 	}
-	memcpy(to, counts + first, (end - first) * sizeof(*to));
 	s->first = (uint8_t)first;
 	s->buckets = (uint8_t)(end - first);
 	return true;
@@ -31,8 +49,7 @@ void shape_write(struct capture_writer *w, uint64_t time_ns, uint32_t site, enum
 	struct record_heap_shape record = {.time_ns = time_ns, .site = site, .kind = kind};
 	double counts[HEAP_BUCKETS] = {0};
 
-	if (s->buckets)
-		memcpy(counts + s->first, shape_counts(s), s->buckets * sizeof(*counts));
+	read_counts(s, counts);
 	capture_heap_shape(w, &record, counts);
 }
 
@@ -73,11 +90,13 @@ static uint32_t number_sites(struct heap_model *m, const struct watched *p)
 
 static bool add_blocks(const struct heap_model *m, const struct watched *p, uint64_t time_ns, struct live_shapes *shapes)
 {
-	for (size_t i = 0; i < p->live.slot_count; i++) {
-		const struct live_block *b = &p->live.slots[i];
-		const struct site *s = &m->sites[b->site];
+	struct live_walk walk = {0};
+	struct live_block b;
 
-		if (b->address && s->process == p->number && !add_block(m, p, b, time_ns, &shapes[s->at]))
+	while (live_next(&p->live, &walk, &b)) {
+		const struct site *s = &m->sites[b.site];
+
+		if (s->process == p->number && !add_block(m, p, &b, time_ns, &shapes[s->at]))
 			return false;
 	}
 	return true;

@@ -137,6 +137,12 @@ static inline void ref_peak(struct ref *r, uint64_t time_ns)
 	}
 }
 
+/* Times of blocks are kept in steps of 64 ns. */
+static inline uint64_t ref_time(uint64_t time_ns)
+{
+	return time_ns / 64 * 64;
+}
+
 static inline uint32_t ref_bucket(uint64_t value)
 {
 	uint32_t b = 0;
@@ -154,8 +160,8 @@ static inline void ref_gone(struct ref *r, int64_t i, struct ref_thread *t, uint
 	b->where = REF_GONE;
 	s->number[HEAP_FREED] += b->weight;
 	s->number[HEAP_FREED_BYTES] += b->weight * (double)b->size;
-	s->number[HEAP_LIFETIME_NS] += b->weight * (double)(time_ns - b->time_ns);
-	s->lifetimes[ref_bucket((time_ns - b->time_ns) / 1000)] += b->weight;
+	s->number[HEAP_LIFETIME_NS] += b->weight * (double)(ref_time(time_ns) - ref_time(b->time_ns));
+	s->lifetimes[ref_bucket((ref_time(time_ns) - ref_time(b->time_ns)) / 1000)] += b->weight;
 	s->variance[HEAP_VAR_LIVE] -= b->variance;
 	s->variance[HEAP_VAR_LIVE_BYTES] -= b->variance * (double)b->size * (double)b->size;
 	if (t) {
@@ -320,11 +326,13 @@ static inline struct heap_event stream_next(struct stream *s, uint32_t *ret_stac
 		.process = s->process,
 		.tid = 100 + (uint32_t)stream_random(s, 4),
 		.address = 0x10000 + 16 * stream_random(s, 150),
-		.size = stream_random(s, 10) ? stream_random(s, 2000) : stream_random(s, 3000000),
+		.size = stream_random(s, 10) ? stream_random(s, 2000) : stream_random(s, s->sampled ? 3000000 : 3000000000),
 		.rate = s->sampled ? 512u << stream_random(s, 3) : 0,
 		.node = SHARE_STACK_FIRST,
 	};
 
+	if (e.address % 128 == 0)
+		e.address |= 1ull << 50;
 	s->now_ns += stream_random(s, 3) ? stream_random(s, 300) : stream_random(s, 5000000);
 	e.time_ns = s->now_ns;
 	if (e.type == SHARE_REALLOC_DONE && !stream_random(s, 6))

@@ -3,7 +3,6 @@
 #include "heap_reference.h"
 
 #include "capture/reader.h"
-#include "heap/live.h"
 #include "recording.h"
 #include "test.h"
 
@@ -202,7 +201,7 @@ static void compare_shapes(const struct read_back *b, const struct run *r)
 		if (k->where != REF_LIVE)
 			continue;
 		live[k->site][0][ref_bucket(k->size)] += k->weight;
-		live[k->site][1][ref_bucket((r->s.now_ns - k->time_ns) / 1000)] += k->weight;
+		live[k->site][1][ref_bucket((r->s.now_ns - ref_time(k->time_ns)) / 1000)] += k->weight;
 	}
 	for (uint32_t i = 0; i < r->r->site_count; i++) {
 		const struct ref_site *s = &r->r->sites[i];
