@@ -101,6 +101,10 @@ static void take(struct heap_collector *c, struct watched *w, const struct heap_
 		thread_began(c, w, e);
 		return;
 	}
+	if (e->type == SHARE_PYTHON_CODE) {
+		collect_python_code(c, w, e);
+		return;
+	}
 	if (w->says) {
 		collect_said(c, w, e);
 		return;
@@ -217,6 +221,7 @@ void heap_collector_free(struct heap_collector *c)
 		if (w->pid_fd >= 0)
 			close(w->pid_fd);
 		heap_tables_free(w->tables);
+		collect_python_free(w);
 		vec_release(&w->stacks);
 		vec_release(&w->path);
 		vec_release(&w->tids);
@@ -451,12 +456,16 @@ static uint64_t next_wait(uint64_t wait_ns, size_t events)
 
 uint64_t heap_collector_step(struct heap_collector *c, uint64_t now_ns)
 {
-	bool unfinished;
+	bool unfinished, waits = false;
 	size_t events;
 
-	for (uint32_t i = 0; i < c->slots; i++)
-		if (c->watched[i])
-			collect_modules(c, c->watched[i], LOAD_NS);
+	for (uint32_t i = 0; i < c->slots; i++) {
+		if (!c->watched[i])
+			continue;
+		collect_modules(c, c->watched[i], LOAD_NS);
+		collect_python(c, c->watched[i], now_ns);
+		waits = waits || collect_python_waits(c->watched[i], now_ns);
+	}
 	events = heap_readers_drain(c->readers, DRAIN_EVENTS);
 	take_news(c, now_ns);
 	unfinished = heap_rules_work(c->rules, RULES_NS);
@@ -465,7 +474,7 @@ uint64_t heap_collector_step(struct heap_collector *c, uint64_t now_ns)
 	write_numbers(c, clock_monotonic_ns());
 	if (events >= DRAIN_EVENTS)
 		return 0;
-	c->wait_ns = unfinished ? WAIT_LEAST_NS : next_wait(c->wait_ns, events);
+	c->wait_ns = unfinished || waits ? WAIT_LEAST_NS : next_wait(c->wait_ns, events);
 	now_ns = clock_monotonic_ns() + c->wait_ns;
 	return now_ns < c->moment_ns ? now_ns : c->moment_ns;
 }

@@ -69,6 +69,8 @@ struct heap_collect_stats {
 	uint64_t time_samples, time_ns; /* with SHARE_OPTION_TIMES */
 	uint64_t raw_stacks;     /* that were walked here */
 	unsigned uncovered;      /* processes of which not everything is seen */
+	unsigned pythons;        /* processes whose stacks have their Python frames */
+	char no_python[200];     /* why another one that runs CPython has none; "" */
 };
 void heap_collector_stats(const struct heap_collector *c, struct heap_collect_stats *ret);
 

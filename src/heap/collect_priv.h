@@ -25,6 +25,7 @@ struct watched {
 	VEC(uint32_t) path;    /* nodes whose frames are to be stored, innermost first */
 	VEC(pid_t) tids;       /* threads that write, as the program says; the first one is not among them */
 	uint32_t last_tid, last_outside; /* of those, as we see it */
+	struct watched_python *python; /* collect_python.c; NULL: there was nothing to keep so far */
 };
 
 struct heap_collector {
@@ -77,6 +78,15 @@ void collect_unseen(struct heap_collector *c, const struct watched *w, uint64_t 
 
 /* What was lost since it was told last. */
 void collect_losses(struct heap_collector *c, struct watched *w);
+
+/* collect_python.c: tells the program how to find its Python frames, when it runs CPython and that was not done yet. */
+void collect_python(struct heap_collector *c, struct watched *w, uint64_t now_ns);
+/* Whether that is to be tried again soon. */
+bool collect_python_waits(const struct watched *w, uint64_t now_ns);
+void collect_python_code(struct heap_collector *c, struct watched *w, const struct heap_event *e);
+/* The stack of a node SHARE_PAIR. */
+uint32_t collect_python_stack(struct heap_collector *c, struct watched *w, const struct heap_node *pair);
+void collect_python_free(struct watched *w);
 
 /* collect_said.c: an event of a program that says things itself. */
 void collect_said(struct heap_collector *c, struct watched *w, const struct heap_event *e);

@@ -168,6 +168,7 @@ static void free_watched(struct heap_collector *c, struct watched *w)
 	if (w->pid_fd >= 0)
 		close(w->pid_fd);
 	heap_tables_free(w->tables);
+	collect_python_free(w);
 	vec_release(&w->stacks);
 	vec_release(&w->path);
 	vec_release(&w->tids);
@@ -267,6 +268,7 @@ int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, en
 		return 0;
 	}
 	identify(w, &who);
+	collect_python(c, w, now);
 	publish(c, w, counted, FIRST_TABLES_NS);
 	write_heap(c, w, &who, how, now);
 	if (who.exe_fd >= 0)

@@ -50,15 +50,14 @@ static void know(struct watched *w, uint32_t node, uint32_t stack)
 /* Notes the nodes from `node` up to one that is known, or to the end; what stands above them. */
 static uint32_t find_known(struct heap_collector *c, struct watched *w, uint32_t node)
 {
-	uint32_t parent;
-	uint64_t pc;
+	struct heap_node at;
 
 	w->path.len = 0;
-	for (; node >= SHARE_STACK_FIRST; node = parent) {
+	for (; node >= SHARE_STACK_FIRST; node = at.parent) {
 		if (known(w, node))
 			return known(w, node) - 1;
 		if (w->path.len >= MOST_DEEP || vec_push(&w->path, node) ||
-			!heap_readers_node(c->readers, w->number, node, &parent, &pc)) {
+			!heap_readers_node(c->readers, w->number, node, &at)) {
 			w->path.len -= w->path.len > 0;
 			return session_truncated(c->session);
 		}
@@ -68,20 +67,25 @@ static uint32_t find_known(struct heap_collector *c, struct watched *w, uint32_t
 
 static uint32_t stack_of_node(struct heap_collector *c, struct watched *w, uint32_t node)
 {
-	uint32_t stack = known(w, node), parent;
-	uint64_t pc;
+	uint32_t stack = known(w, node);
+	struct heap_node at;
 
 	if (stack)
 		return stack - 1;
 	if (node < SHARE_STACK_FIRST || node >= SHARE_NODES)
 		return node == SHARE_STACK_CUT ? session_truncated(c->session) : CAPTURE_NONE;
+	if (heap_readers_node(c->readers, w->number, node, &at) && SHARE_DETAIL_KIND(at.detail) == SHARE_PAIR) {
+		stack = collect_python_stack(c, w, &at);
+		know(w, node, stack);
+		return stack;
+	}
 	stack = find_known(c, w, node);
 	while (w->path.len) {
 		node = w->path.data[--w->path.len];
-		if (!heap_readers_node(c->readers, w->number, node, &parent, &pc))
+		if (!heap_readers_node(c->readers, w->number, node, &at))
 			continue;
-		if (pc >= SHARE_FIRST_PC)
-			stack = session_called(c->session, w->pid, stack, pc, UNWIND_CFI);
+		if (at.pc >= SHARE_FIRST_PC && !at.detail)
+			stack = session_called(c->session, w->pid, stack, at.pc, UNWIND_CFI);
 		know(w, node, stack);
 	}
 	return stack;
@@ -113,11 +117,11 @@ uint32_t collect_stack(struct heap_collector *c, struct watched *w, const struct
 
 bool collect_is_cut(struct heap_collector *c, const struct watched *w, const struct heap_event *e)
 {
-	uint32_t node = e->node, parent;
-	uint64_t pc;
+	uint32_t node = e->node;
+	struct heap_node at;
 
 	/* Parents have smaller numbers, so this ends. */
-	while (node >= SHARE_STACK_FIRST && heap_readers_node(c->readers, w->number, node, &parent, &pc))
-		node = parent;
+	while (node >= SHARE_STACK_FIRST && heap_readers_node(c->readers, w->number, node, &at))
+		node = at.parent;
 	return node != SHARE_STACK_ROOT;
 }

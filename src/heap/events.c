@@ -67,8 +67,13 @@ static bool take_raw(struct ring *r, uint64_t bytes)
 	return true;
 }
 
+static uint32_t most_text(uint32_t type, unsigned index)
+{
+	return type == SHARE_PYTHON_CODE && index == 2 ? SHARE_PYTHON_TABLE_MOST : SHARE_TEXT_MOST;
+}
+
 /* set->text gets what was copied; its texts are moved to its beginning, each with a NUL behind it. */
-static bool take_note(struct heap_readers *set, const struct ring *r, uint64_t bytes)
+static bool take_note(struct heap_readers *set, const struct ring *r, uint32_t type, uint64_t bytes)
 {
 	struct heap_event_more *more = &set->more;
 	struct share_note note;
@@ -83,7 +88,7 @@ static bool take_note(struct heap_readers *set, const struct ring *r, uint64_t b
 	more->value = note.value;
 	for (unsigned i = 0; i < 3; i++) {
 		uint32_t length = note.text_bytes[i];
-		const uint8_t *text = length <= SHARE_TEXT_MOST ? cursor_bytes(&c, length) : NULL;
+		const uint8_t *text = length <= most_text(type, i) ? cursor_bytes(&c, length) : NULL;
 
 		if (!text)
 			return false;
@@ -174,7 +179,7 @@ static enum event_result noted(struct heap_readers *set, struct process *p, stru
 
 	if (w->bad)
 		return EVENT_WRONG;
-	if (e->type == SHARE_RAW ? !take_raw(r, bytes) : !take_note(set, r, bytes))
+	if (e->type == SHARE_RAW ? !take_raw(r, bytes) : !take_note(set, r, e->type, bytes))
 		return EVENT_WRONG;
 	w->taken = (uint32_t)(bytes / WORD);
 	if (e->type == SHARE_RAW)
@@ -233,6 +238,7 @@ static enum event_result other_event(
 	case SHARE_CODE:
 	case SHARE_LOG:
 	case SHARE_POOL:
+	case SHARE_PYTHON_CODE:
 		return noted(set, p, r, w, e);
 	default:
 		return EVENT_WRONG;

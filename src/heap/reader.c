@@ -207,7 +207,7 @@ const struct heap_header *heap_readers_header(const struct heap_readers *set, ui
 	return p ? &p->header : NULL;
 }
 
-bool heap_readers_node(const struct heap_readers *set, uint32_t number, uint32_t node, uint32_t *ret_parent, uint64_t *ret_pc)
+bool heap_readers_node(const struct heap_readers *set, uint32_t number, uint32_t node, struct heap_node *ret)
 {
 	const struct process *p = process_of(set, number);
 
@@ -219,8 +219,7 @@ bool heap_readers_node(const struct heap_readers *set, uint32_t number, uint32_t
 
 	if (parent >= node)
 		return false;
-	*ret_parent = parent;
-	*ret_pc = shared_load(&n->pc);
+	*ret = (struct heap_node){shared_load(&n->pc), parent, shared_load(&n->detail)};
 	return true;
 }
 

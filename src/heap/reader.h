@@ -89,7 +89,11 @@ size_t heap_readers_drain(struct heap_readers *set, size_t limit);
 
 /* A node of the process's tree of stacks. False for those that are not there, SHARE_STACK_NONE and _CUT and _ROOT, and
  * one whose parent does not have a smaller number. So a walk to the root ends. */
-bool heap_readers_node(const struct heap_readers *set, uint32_t number, uint32_t node, uint32_t *ret_parent, uint64_t *ret_pc);
+struct heap_node {
+	uint64_t pc;
+	uint32_t parent, detail; /* as in struct share_node */
+};
+bool heap_readers_node(const struct heap_readers *set, uint32_t number, uint32_t node, struct heap_node *ret);
 
 /* The tables of the process, SHARE_TABLES_BYTES, for writing; no page of them is there before it is written. */
 uint8_t *heap_readers_tables(struct heap_readers *set, uint32_t number);

@@ -165,8 +165,29 @@ struct share_chunk {
 /* A frame, called by `parent`. Parents have smaller numbers. Nodes never change once their number is known. */
 struct share_node {
 	uint64_t pc; /* a return address; of the innermost frame, too: it is the caller of malloc */
-	uint32_t parent, pad;
+	uint32_t parent;
+	uint32_t detail; /* 0; of a node that is no native frame SHARE_DETAIL() */
 };
+
+/*
+ * Nodes of Python: a chain of frames is a path of its own, and a stack that has both is one node PAIR whose parent is
+ * the innermost native frame and whose pc is the number of the innermost Python frame.
+ */
+enum share_detail {
+	SHARE_NATIVE = 0,
+	SHARE_PYTHON_FRAME = 1, /* pc: SHARE_CODE_KEY; value: its instruction, see SHARE_PYTHON_OFFSET_ADDED */
+	SHARE_PYTHON_ENTRY = 2, /* the same, the outermost frame that its call of the evaluation function runs. pc 0: a call
+				 * that runs none at this moment. */
+	SHARE_PAIR = 3,
+};
+#define SHARE_DETAIL(kind, value) ((uint32_t)(value) << 2 | (kind))
+#define SHARE_DETAIL_KIND(detail) ((detail) & 3u)
+#define SHARE_DETAIL_VALUE(detail) ((detail) >> 2)
+#define SHARE_PYTHON_OFFSET_ADDED 2 /* f_lasti, or the distance from the first instruction in bytes, and so much */
+
+/* A code object: its address, and above it 16 bits of what tells it from others that stood there before. */
+#define SHARE_CODE_KEY(address, print) ((uint64_t)(print) << 48 | (address))
+#define SHARE_CODE_MOST (1ull << 48)
 
 /* Numbers of nodes that are always there. */
 enum share_stack {
@@ -181,9 +202,9 @@ enum share_stack {
  * that code was unmapped since, so that an address means other code than in stacks without it. */
 #define SHARE_FIRST_PC 4096u
 
-static inline uint32_t share_node_hash(uint32_t parent, uint64_t pc)
+static inline uint32_t share_node_hash(uint32_t parent, uint64_t pc, uint32_t detail)
 {
-	uint64_t h = (pc + (uint64_t)parent * 0xd6e8feb86659fd93u) * 0x9e3779b97f4a7c15u;
+	uint64_t h = (pc + (uint64_t)parent * 0xd6e8feb86659fd93u + (uint64_t)detail * 0xff51afd7ed558ccdu) * 0x9e3779b97f4a7c15u;
 
 	h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;
 	return (uint32_t)(h >> 32);
@@ -240,6 +261,10 @@ enum share_event {
 	SHARE_OWN_FREE = 37,   /* as FREE; then its pool's number */
 	SHARE_LOG = 38,        /* word 3: severity, 1 (debug) to 6 (error); then domain, message */
 	SHARE_POOL = 39,       /* address: number of the pool; then its name */
+	/* Before the first stack of its thread that has a frame of it. address: the first line, and SHARE_PYTHON_CODE_CUT;
+	 * word 3: SHARE_CODE_KEY; then its name, its file and its line table, which may be of SHARE_PYTHON_TABLE_MOST
+	 * bytes. */
+	SHARE_PYTHON_CODE = 40,
 };
 
 /* What is mapped. */
@@ -278,6 +303,51 @@ struct share_note {
 
 #define SHARE_TEXT_MOST 4096u /* longer ones are cut */
 
+#define SHARE_PYTHON_CODE_CUT (1ull << 40) /* the line table is longer than what is there of it */
+#define SHARE_PYTHON_NAME_MOST 1024u
+#define SHARE_PYTHON_TABLE_MOST 12288u
+
+/* ---- Python ---- */
+
+#define SHARE_PYTHON_AT 256ull /* in the page of the header */
+#define SHARE_PYTHON_EVALS 8u
+#define SHARE_PYTHON_NONE UINT16_MAX /* this version does not have it */
+#define SHARE_PYTHON_WAIT_MS 100u
+
+enum share_python_state {
+	SHARE_PYTHON_ABSENT = 0,  /* no Python frames: there is no CPython, or none that is understood */
+	SHARE_PYTHON_LIKELY = 1,  /* there is one that was not running when it was looked for; `evals` are set */
+	SHARE_PYTHON_READY = 2,   /* all is set */
+};
+
+/*
+ * How to find a thread's Python frames: written by the collector, `state` last; all but `asked`, by which the target says that
+ * it has met the evaluation function, and waits for `state` to change once, SHARE_PYTHON_WAIT_MS at most. Names that say
+ * `_at` are offsets.
+ */
+struct share_python {
+	uint32_t state, asked;
+	int64_t state_at;     /* from pthread_self() to where the thread keeps its PyThreadState */
+	uint64_t code_type;   /* PyCode_Type */
+	uint64_t code_mask;   /* of pointers to code objects: tags are outside it */
+	uint64_t lock;        /* the main interpreter's lock */
+	uint16_t lock_holder_at, lock_locked_at;
+	uint16_t minor;       /* of 3.MINOR */
+	uint16_t thread_pthread_at, thread_frame_at;
+	uint16_t cframe_frame_at; /* what thread_frame_at leads to has the frame; NONE: it is the frame */
+	uint16_t previous_at, code_at, position_at, owner_at, entry_at; /* in frames */
+	uint16_t type_at;     /* in objects */
+	uint16_t code_bytecode_at, code_line_at, code_name_at, code_file_at, code_table_at;
+	uint16_t str_length_at, str_state_at, str_kind_shift, str_ascii_at, str_data_at;
+	uint16_t bytes_size_at, bytes_data_at;
+	uint64_t evals[SHARE_PYTHON_EVALS][2]; /* [start, end) of the evaluation function's parts; 0, 0: no more */
+};
+
+static inline struct share_python *share_python_of(struct share_header *header)
+{
+	return (struct share_python *)(void *)((uint8_t *)header + SHARE_PYTHON_AT);
+}
+
 /* ---- how they meet ---- */
 
 /*
@@ -307,5 +377,6 @@ _Static_assert(sizeof(struct share_header) == 256, "part of the layout");
 _Static_assert(sizeof(struct share_ring) == 64, "part of the layout");
 _Static_assert(sizeof(struct share_chunk) == 64, "part of the layout");
 _Static_assert(sizeof(struct share_node) == 16, "part of the layout");
+_Static_assert(sizeof(struct share_python) <= SHARE_PAGE - SHARE_PYTHON_AT, "fits into the header's page");
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "profile/heap_priv.h"
+#include "symbol/interpreter.h"
 
 /* Functions that hand out memory, as a whole name; a name that goes on with '(' or '<' is the same one. */
 static const char *const allocators[] = {"malloc", "calloc", "realloc", "reallocarray", "free", "cfree", "memalign",
@@ -98,7 +99,8 @@ uint32_t heap_find_level(const struct profile *p, uint32_t stack, const uint8_t 
 
 		for (uint32_t i = f->first_level; i < f->first_level + f->level_count && best_role < HEAP_ROLE_USER; i++) {
 			uint32_t function = p->levels.data[i].function;
-			uint8_t role = roles ? roles[function] : heap_role_of(p, &p->functions.data[function]);
+			uint8_t role = f->role == FRAME_OF_RUNTIME || f->role == FRAME_EVALUATES ? HEAP_ROLE_ALLOCATOR
+				: roles ? roles[function] : heap_role_of(p, &p->functions.data[function]);
 
 			if (best != PROFILE_NONE && role <= best_role)
 				continue;

@@ -55,3 +55,13 @@ const char *python_version_text(const struct python *p)
 {
 	return p->version_text;
 }
+
+bool python_free_threaded(const struct python *p)
+{
+	return p->free_threaded;
+}
+
+uint64_t python_code_type(const struct python *p)
+{
+	return p->code_type;
+}

@@ -72,6 +72,11 @@ const struct python_layout *python_layout(const struct python *p);
 uint32_t python_version(const struct python *p);      /* PY_VERSION_HEX: 0x030c01f0 is 3.12.1 */
 const char *python_version_text(const struct python *p); /* "3.12.1", "3.13.5 free-threaded" */
 
+bool python_free_threaded(const struct python *p);
+
+/* PyCode_Type; 0: no code object was seen so far. */
+uint64_t python_code_type(const struct python *p);
+
 /* ---- threads ---- */
 
 struct python_thread {

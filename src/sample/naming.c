@@ -118,7 +118,7 @@ static void name_frame(const struct naming *n, uint32_t id, const struct record_
 {
 	struct capture_writer *w = n->session->writer;
 
-	if (frame->kind == FRAME_PYTHON && python_stacks_told(n->session->python, id))
+	if (frame->kind == FRAME_PYTHON && python_stacks_has_name(n->session->python, id))
 		return;
 	if (id == n->session->truncated)
 		return;

@@ -6,6 +6,9 @@
  */
 #include "sample/session_priv.h"
 #include "sample/jit.h"
+#include "sample/python/in_process.h"
+#include "sample/python/known.h"
+#include "symbol/interpreter.h"
 
 #include "base/clock.h"
 
@@ -84,7 +87,17 @@ struct placed {
 	uint64_t pc;
 	enum unwind_how how;
 	bool is_return;
+	bool beside_python, evaluates;
 };
+
+static enum frame_role role_of(const struct process *p, const struct placed *f, const struct unwind_mapping *m)
+{
+	if (!f->beside_python)
+		return FRAME_OTHER;
+	if (f->evaluates)
+		return FRAME_EVALUATES;
+	return p && p->python && p->python->module && p->python->module->capture_id == m->id ? FRAME_OF_RUNTIME : FRAME_OTHER;
+}
 
 static uint32_t place(struct session *s, struct process *p, uint32_t parent, const struct placed *f)
 {
@@ -97,6 +110,7 @@ static uint32_t place(struct session *s, struct process *p, uint32_t parent, con
 		.how = (uint8_t)f->how,
 		.source = UNWIND_FROM_DUMP, /* as of stacks that we walk: equal ones are one */
 		.is_return = f->is_return,
+		.role = (uint8_t)role_of(p, f, &m),
 	};
 	uint32_t id = capture_frame(s->writer, &frame);
 
@@ -108,7 +122,15 @@ static uint32_t place(struct session *s, struct process *p, uint32_t parent, con
 uint32_t session_called(
 	struct session *s, pid_t pid, uint32_t parent, uint64_t pc, enum unwind_how how)
 {
-	return place(s, process_by_pid(s, pid), parent, &(struct placed){pc, how, true});
+	return place(s, process_by_pid(s, pid), parent, &(struct placed){.pc = pc, .how = how, .is_return = true});
+}
+
+uint32_t session_called_beside_python(struct session *s, pid_t pid, uint32_t parent, uint64_t pc, bool evaluates)
+{
+	const struct placed f = {
+		.pc = pc, .how = UNWIND_CFI, .is_return = true, .beside_python = true, .evaluates = evaluates};
+
+	return place(s, process_by_pid(s, pid), parent, &f);
 }
 
 uint32_t session_walk_called(

@@ -52,13 +52,12 @@ static void look_at_more(const struct heap_event_more *more)
 
 static void walk(const struct run *r, uint32_t node)
 {
-	uint32_t parent;
-	uint64_t pc;
+	struct heap_node at;
 
-	while (heap_readers_node(r->set, r->number, node, &parent, &pc)) {
-		want(parent < node);
-		touched += pc;
-		node = parent;
+	while (heap_readers_node(r->set, r->number, node, &at)) {
+		want(at.parent < node);
+		touched += at.pc + at.detail;
+		node = at.parent;
 	}
 }
 

@@ -8,7 +8,7 @@ import sys
 # Functions that only compute or that are system calls; those that are looked for when the program starts (dlsym), and
 # two of threads, which allocate nothing for a process's first keys.
 TAKEN = {"__errno_location", "clock_gettime", "getauxval", "environ", "dlsym", "pthread_key_create",
-         "pthread_setspecific", "memcpy", "memset",
+         "pthread_self", "pthread_setspecific", "memcpy", "memset",
          # A variable.
          "__libc_single_threaded",
          # Once at the start, and while it is attached; and when the program itself calls the loader.

@@ -553,21 +553,22 @@ TEST(nodes_go_towards_the_root)
 {
 	struct shared s = shared_new(SHARE_EXACT, SHARE_CLOCK_MONOTONIC);
 	struct all a = all_new();
-	uint32_t n = watch(&a, &s), parent = 0;
-	uint64_t pc = 0;
+	uint32_t n = watch(&a, &s);
+	struct heap_node node = {0};
 
-	shared_nodes(&s)[3] = (struct share_node){.pc = 77, .parent = SHARE_STACK_ROOT};
+	shared_nodes(&s)[3] = (struct share_node){.pc = 77, .parent = SHARE_STACK_ROOT, .detail = 9};
 	shared_nodes(&s)[4] = (struct share_node){.pc = 78, .parent = 4};
 	shared_nodes(&s)[5] = (struct share_node){.pc = 79, .parent = UINT32_MAX};
-	check(heap_readers_node(a.set, n, 3, &parent, &pc));
-	check_u64(parent, SHARE_STACK_ROOT);
-	check_u64(pc, 77);
+	check(heap_readers_node(a.set, n, 3, &node));
+	check_u64(node.parent, SHARE_STACK_ROOT);
+	check_u64(node.pc, 77);
+	check_u64(node.detail, 9);
 	for (uint32_t i = 0; i < 3; i++)
-		check(!heap_readers_node(a.set, n, i, &parent, &pc));
-	check(!heap_readers_node(a.set, n, 4, &parent, &pc));
-	check(!heap_readers_node(a.set, n, 5, &parent, &pc));
-	check(!heap_readers_node(a.set, n, SHARE_NODES, &parent, &pc));
-	check(!heap_readers_node(a.set, n + 1, 3, &parent, &pc));
+		check(!heap_readers_node(a.set, n, i, &node));
+	check(!heap_readers_node(a.set, n, 4, &node));
+	check(!heap_readers_node(a.set, n, 5, &node));
+	check(!heap_readers_node(a.set, n, SHARE_NODES, &node));
+	check(!heap_readers_node(a.set, n + 1, 3, &node));
 	all_free(&a);
 	shared_free(&s);
 }

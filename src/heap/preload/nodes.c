@@ -14,11 +14,12 @@
 
 _Static_assert(SHARE_NODES <= 1u << NODE_BITS, "numbers of nodes fit their part of a slot");
 
-static bool is_node(const struct walk_memory *m, uint32_t node, uint32_t parent, uint64_t pc)
+static bool is_node(const struct walk_memory *m, uint32_t node, uint32_t parent, uint64_t pc, uint32_t detail)
 {
 	const struct share_node *n = &m->nodes[node & (SHARE_NODES - 1)];
 
-	return __atomic_load_n(&n->pc, __ATOMIC_RELAXED) == pc && __atomic_load_n(&n->parent, __ATOMIC_RELAXED) == parent;
+	return __atomic_load_n(&n->pc, __ATOMIC_RELAXED) == pc && __atomic_load_n(&n->parent, __ATOMIC_RELAXED) == parent &&
+		__atomic_load_n(&n->detail, __ATOMIC_RELAXED) == detail;
 }
 
 /* A number that nobody has yet and that is above its parent's; 0: there are no more. */
@@ -40,7 +41,7 @@ static uint32_t take_number(const struct walk_memory *m, struct walk_state *s, u
 
 /* Into the slot, which was free. The number that is there in the end, as a slot has it; 0: no room for nodes. */
 static uint32_t add_node(const struct walk_memory *m, struct walk_state *s, uint32_t *slot, uint32_t tag,
-	uint32_t parent, uint64_t pc)
+	uint32_t parent, uint64_t pc, uint32_t detail)
 {
 	uint32_t node = take_number(m, s, parent), seen = 0;
 
@@ -48,15 +49,16 @@ static uint32_t add_node(const struct walk_memory *m, struct walk_state *s, uint
 		return 0;
 	__atomic_store_n(&m->nodes[node].pc, pc, __ATOMIC_RELAXED);
 	__atomic_store_n(&m->nodes[node].parent, parent, __ATOMIC_RELAXED);
+	__atomic_store_n(&m->nodes[node].detail, detail, __ATOMIC_RELAXED);
 	if (__atomic_compare_exchange_n(slot, &seen, tag | node, false, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE))
 		return tag | node;
 	s->spare = node;
 	return seen;
 }
 
-uint32_t node_find(const struct walk_memory *m, struct walk_state *s, uint32_t parent, uint64_t pc)
+uint32_t node_find(const struct walk_memory *m, struct walk_state *s, uint32_t parent, uint64_t pc, uint32_t detail)
 {
-	uint32_t hash = share_node_hash(parent, pc), tag = hash & ~NODE_MASK;
+	uint32_t hash = share_node_hash(parent, pc, detail), tag = hash & ~NODE_MASK;
 
 	/* In a large tree most nodes are in the last levels: the way there is waited for once, not once a level. */
 	for (uint32_t level = 1; level < SHARE_INDEX_LEVELS; level++)
@@ -71,11 +73,11 @@ uint32_t node_find(const struct walk_memory *m, struct walk_state *s, uint32_t p
 			uint32_t seen = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 
 			if (!seen) {
-				seen = add_node(m, s, slot, tag, parent, pc);
+				seen = add_node(m, s, slot, tag, parent, pc, detail);
 				if (!seen)
 					return 0;
 			}
-			if ((seen & ~NODE_MASK) == tag && is_node(m, seen & NODE_MASK, parent, pc))
+			if ((seen & ~NODE_MASK) == tag && is_node(m, seen & NODE_MASK, parent, pc, detail))
 				return seen & NODE_MASK;
 		}
 	}

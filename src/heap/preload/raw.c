@@ -10,11 +10,14 @@
 
 #include "heap/preload/clock.h"
 #include "heap/preload/preload.h"
+#include "heap/preload/python.h"
 #include "heap/preload/ring.h"
 #include "heap/preload/sys.h"
 #include "heap/preload/take.h"
 
 #pragma weak walk_stack
+/* Not in programs that only say things themselves. */
+#pragma weak python_stack
 
 #define RAW_BYTES 8192u
 
@@ -115,5 +118,7 @@ uint32_t stack_take(struct thread *t, const struct walk_start *here)
 		return SHARE_STACK_NONE;
 	if (walk_stack(&preload.memory, t->walk, here, &node) == WALK_RAW)
 		raw_take(t, here);
+	else if (unlikely(share_python_of(preload.memory.header)->state) && python_stack)
+		node = python_stack(t, node);
 	return node;
 }

@@ -41,7 +41,7 @@ static long mask_from(uint64_t at)
 
 #define NO_SUCH_MASK (-22) /* -EINVAL: it was read, and refused because there is no operation -1 */
 
-static bool page_readable(uint64_t page)
+bool readable_page(uint64_t page)
 {
 	return mask_from(page) == NO_SUCH_MASK;
 }
@@ -56,7 +56,7 @@ static bool start_anew(struct walk_readable *r, uint64_t page)
 {
 	r->count = 0;
 	r->ranges[0] = (struct walk_range){0, 8};
-	if (page > UINT64_MAX - PAGE || !page_readable(page))
+	if (page > UINT64_MAX - PAGE || !readable_page(page))
 		return false;
 	r->ranges[0] = (struct walk_range){page, page + PAGE};
 	r->count = 1;
@@ -72,7 +72,7 @@ static bool grow_down(struct walk_readable *r, uint64_t page)
 		return false;
 	while (at > page) {
 		at -= PAGE;
-		if (!page_readable(at))
+		if (!readable_page(at))
 			return false;
 	}
 	r->ranges[0].start = page;
@@ -103,7 +103,7 @@ bool readable_enter(struct walk_readable *r, uint64_t sp, bool *ret_same)
 static bool grow_up(struct walk_range *range, uint64_t at)
 {
 	while (range->end <= at) {
-		if (!page_readable(range->end))
+		if (!readable_page(range->end))
 			return false;
 		range->end += PAGE;
 	}
@@ -119,7 +119,7 @@ static bool add_byte(struct walk_readable *r, uint64_t at)
 		if (at >= r->ranges[i].end && at - r->ranges[i].end < UP_PAGES * PAGE &&
 			grow_up(&r->ranges[i], at))
 			return true;
-	if (r->count >= WALK_RANGES || !page_readable(at & ~(PAGE - 1)))
+	if (r->count >= WALK_RANGES || !readable_page(at & ~(PAGE - 1)))
 		return false;
 	r->ranges[r->count++] = (struct walk_range){at & ~(PAGE - 1), (at & ~(PAGE - 1)) + PAGE};
 	return true;

@@ -475,7 +475,7 @@ static __attribute__((noinline)) uint32_t find_nodes(
 		known--;
 	parent = known ? s->frames[known - 1].node : base;
 	for (*ret_room = true; known < count; known++) {
-		uint32_t node = node_find(m, s, parent, s->frames[known].pc);
+		uint32_t node = node_find(m, s, parent, s->frames[known].pc, SHARE_NATIVE);
 
 		*ret_room = node;
 		if (!node)
@@ -649,7 +649,7 @@ static __attribute__((noinline)) void renew(
 		s->gone = gone;
 		s->base = SHARE_STACK_ROOT;
 		if (gone)
-			s->base = node_find(m, s, SHARE_STACK_ROOT, gone % (SHARE_FIRST_PC - 1) + 1);
+			s->base = node_find(m, s, SHARE_STACK_ROOT, gone % (SHARE_FIRST_PC - 1) + 1, SHARE_NATIVE);
 	}
 	s->directory = directory;
 	forget_rules(s);
@@ -703,4 +703,14 @@ void walk_forget(struct walk_state *state)
 	for (uint32_t i = 0; i < WALK_STACK_SETS; i++)
 		state->stacks[i][0] = state->stacks[i][1] = (struct walk_stack_entry){0};
 	forget_rules(state);
+	if (!state->python.used)
+		return;
+	state->python.used = false;
+	state->python.last_count = 0;
+	for (uint32_t i = 0; i < WALK_STACK_SETS; i++)
+		state->python.stacks[i][0] = state->python.stacks[i][1] = (struct walk_stack_entry){0};
+	for (uint32_t i = 0; i < PYTHON_PAIRS; i++)
+		state->python.pairs[i] = (struct walk_stack_entry){0};
+	for (uint32_t i = 0; i < PYTHON_TOLD; i++)
+		state->python.told[i] = 0;
 }

@@ -43,6 +43,27 @@ enum walk_result {
 enum walk_result walk_stack(const struct walk_memory *memory, struct walk_state *state,
 	const struct walk_start *start, uint32_t *ret_node);
 
+/*
+ * The same stack with the thread's Python frames in it, by what share_python says, which is SHARE_PYTHON_READY: a node of
+ * both, or `native` where there are none. `self`: pthread_self(). It follows what stands in memory as far as that can be
+ * read, and no further than so many frames; a chain that makes no sense ends there.
+ *
+ * `tell` is called for each code object that this thread has not told so far, and says whether it was written down;
+ * what it reads of it, it asks walk_python_can_read() for first.
+ */
+struct walk_python_teller {
+	bool (*tell)(void *ctx, const struct share_python *python, uint64_t code, uint64_t key);
+	void *ctx;
+};
+uint32_t walk_python(const struct walk_memory *memory, struct walk_state *state, uint64_t self, uint32_t native,
+	const struct walk_python_teller *teller);
+
+/* Whether [at, at + bytes) can be read during walk_python(). */
+bool walk_python_can_read(struct walk_state *state, uint64_t at, uint64_t bytes);
+
+/* Whether a frame of the stack is one of the evaluation function's. */
+bool walk_python_evaluates(const struct walk_memory *memory, uint32_t node);
+
 /* After fork, in the child: node numbers of before mean nothing any more. */
 void walk_forget(struct walk_state *state);
 

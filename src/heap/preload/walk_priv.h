@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Between walk.c (frames), nodes.c (the shared tree) and readable.c (which memory may be looked at); nobody else's.
+ * Between walk.c (frames), walk_python.c (Python's), nodes.c (the shared tree) and readable.c (which memory may be looked at);
+ * nobody else's.
  */
 #ifndef SONDE_HEAP_PRELOAD_WALK_PRIV_H
 #define SONDE_HEAP_PRELOAD_WALK_PRIV_H
@@ -75,6 +76,30 @@ struct walk_readable {
 	uint32_t count, pad;
 };
 
+#define PYTHON_MOST_SEEN 16384u /* frames; what is further out is left off, and the chain counts as cut */
+#define PYTHON_PAGES 512u       /* powers of two */
+#define PYTHON_PAIRS 1024u
+#define PYTHON_TOLD 4096u
+
+/* A frame of Python's as its node has it. */
+struct python_seen {
+	uint64_t pc;
+	uint32_t detail, node; /* node: of those of the last new chain */
+};
+
+/* All zero at first. */
+struct walk_python {
+	bool used;
+	uint32_t last_count;
+	uint64_t epoch;   /* pages of an older one have to be asked for again; below a page */
+	uint64_t pages[PYTHON_PAGES]; /* address and epoch of those that can be read */
+	struct walk_stack_entry stacks[WALK_STACK_SETS][2]; /* chains, as those of native stacks */
+	struct walk_stack_entry pairs[PYTHON_PAIRS];        /* by native and Python node */
+	uint64_t told[PYTHON_TOLD];                         /* keys of code objects */
+	struct python_seen fresh[PYTHON_MOST_SEEN]; /* innermost first */
+	struct python_seen last[PYTHON_MOST_SEEN];  /* of the last chain that was new, outermost first */
+};
+
 struct walk_state {
 	uint64_t directory;    /* header->directory that `rules` is of */
 	uint64_t address_mask; /* what it says */
@@ -94,6 +119,7 @@ struct walk_state {
 	struct walk_frame frames[WALK_MOST_FRAMES];     /* of the last walk that was whole, outermost first */
 	struct walk_check checks[2 * WALK_MOST_FRAMES + 1]; /* of those */
 	struct walk_fresh fresh[WALK_MOST_FRAMES + 1];  /* of this walk, innermost first; the last is where it stands */
+	struct walk_python python;
 };
 
 /* ---- readable.c ---- */
@@ -101,6 +127,9 @@ struct walk_state {
 /* The thread's stack pointer is there now. False: even that cannot be read. *ret_same: all memory that was readable at
  * the last walk still counts as readable. */
 bool readable_enter(struct walk_readable *r, uint64_t sp, bool *ret_same);
+
+/* Asks the kernel; `page`: an address that a page begins at. */
+bool readable_page(uint64_t page);
 
 /* Makes the 8 bytes at `at` readable, if they are. */
 bool readable_extend(struct walk_readable *r, uint64_t at);
@@ -116,6 +145,6 @@ static inline bool readable_has(const struct walk_readable *r, uint64_t at)
 /* ---- nodes.c ---- */
 
 /* The node of `pc` called by `parent`, new when there is none. 0: there is no room. */
-uint32_t node_find(const struct walk_memory *m, struct walk_state *s, uint32_t parent, uint64_t pc);
+uint32_t node_find(const struct walk_memory *m, struct walk_state *s, uint32_t parent, uint64_t pc, uint32_t detail);
 
 #endif

@@ -31,6 +31,7 @@
 #define node_find sonde_p_node
 #define readable_enter sonde_p_enter
 #define readable_extend sonde_p_extend
+#define readable_page sonde_p_page
 #define note_text_bytes sonde_p_text_bytes
 #define note_measure sonde_p_measure
 #define note_write sonde_p_write

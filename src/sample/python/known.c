@@ -31,7 +31,7 @@ void python_of_process_free(struct python_of_process *p)
 	free(p);
 }
 
-static bool read_by_thread(void *ctx, uint64_t addr, void *buf, size_t len)
+bool python_of_process_read(void *ctx, uint64_t addr, void *buf, size_t len)
 {
 	const struct python_of_process *p = ctx;
 
@@ -128,7 +128,7 @@ static void open_python(struct session *s, struct process *p, uint64_t now)
 		return;
 	of->module = m->module;
 	place = python_place_at(m->module->python, m->bias);
-	if (python_new(&(struct python_memory){of, read_by_thread}, &place, &of->python, &of->refusal)) {
+	if (python_new(&(struct python_memory){of, python_of_process_read}, &place, &of->python, &of->refusal)) {
 		of->open_again_ns = of->refusal.code == EOPNOTSUPP ? UINT64_MAX
 			: of->refusal.code == EAGAIN		    ? now + NOT_READY_NS
 								    : now + OPEN_AGAIN_NS;

@@ -37,6 +37,9 @@ struct python_of_process {
 /* NULL is fine. */
 void python_of_process_free(struct python_of_process *p);
 
+/* Reads memory of the process: `ctx` is its struct python_of_process. */
+bool python_of_process_read(void *ctx, uint64_t addr, void *buf, size_t len);
+
 /* The CPython of a process, its memory read by one of its threads that is alive; NULL: it has none, or none that
  * can be read. */
 struct python *python_of_process(struct session *s, struct process *p, pid_t reader);

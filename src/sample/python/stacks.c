@@ -381,28 +381,36 @@ static void tell_name(struct session *s, uint32_t id, const struct record_frame 
 	capture_symbol(s->writer, id, SYMBOL_OK, &level, 1);
 }
 
-bool python_stacks_told(const struct python_stacks *p, uint32_t frame)
+bool python_stacks_has_name(const struct python_stacks *p, uint32_t frame)
 {
 	return frame < p->told;
 }
 
-uint32_t python_stacks_push(struct session *s, const struct thread *th, const struct python_frame *frame)
+static uint32_t push(struct session *s, uint32_t function, struct python_position position)
 {
 	struct python_stacks *p = s->python;
-	uint32_t function = function_of(p, th->process->python, frame->code), id;
-	uint32_t column = frame->position.column;
 	struct record_frame record = {.kind = FRAME_PYTHON, .module = CAPTURE_NONE};
+	uint32_t id;
 
 	if (function < p->functions.len) {
 		record.module = module_of(s, &p->functions.data[function]);
-		record.address = (uint64_t)function << FUNCTION_SHIFT |
-			(uint64_t)(frame->position.line & LINE_MASK) << LINE_SHIFT |
-			(column <= COLUMN_MASK ? column : 0);
+		record.address = (uint64_t)function << FUNCTION_SHIFT | (uint64_t)(position.line & LINE_MASK) << LINE_SHIFT |
+			(position.column <= COLUMN_MASK ? position.column : 0);
 	}
 	id = capture_frame(s->writer, &record);
 	if (function < p->functions.len)
 		tell_name(s, id, &record);
 	return id;
+}
+
+uint32_t python_stacks_push(struct session *s, const struct thread *th, const struct python_frame *frame)
+{
+	return push(s, function_of(s->python, th->process->python, frame->code), frame->position);
+}
+
+uint32_t python_stacks_told(struct session *s, const struct python_code *code, struct python_position position)
+{
+	return push(s, add_function(s->python, code), position);
 }
 
 struct symbol_answer python_stacks_name(

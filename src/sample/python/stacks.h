@@ -33,11 +33,14 @@ uint8_t python_stacks_marks(const struct python_stacks *p);
 /* Writes down a Python frame; its id in the recording. */
 uint32_t python_stacks_push(struct session *s, const struct thread *th, const struct python_frame *frame);
 
+/* Writes down a Python frame that somebody else has read, by what `code` says: its name, its file and its first line. */
+uint32_t python_stacks_told(struct session *s, const struct python_code *code, struct python_position position);
+
 /* What native frame `index` of the last stack is to Python: enum frame_role. */
 uint8_t python_stacks_role(const struct session *s, const struct thread *th, size_t index);
 
 /* Whether the name of the frame stands in the recording already. */
-bool python_stacks_told(const struct python_stacks *p, uint32_t frame);
+bool python_stacks_has_name(const struct python_stacks *p, uint32_t frame);
 
 /* The name of a frame of kind FRAME_PYTHON, and the path of its file; valid until the next call. */
 struct symbol_answer python_stacks_name(
