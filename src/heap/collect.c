@@ -105,6 +105,10 @@ static void take(struct heap_collector *c, struct watched *w, const struct heap_
 		collect_python_code(c, w, e);
 		return;
 	}
+	if (e->type == SHARE_PYTHON_CALL) {
+		collect_python_call(w, e->address);
+		return;
+	}
 	if (w->says) {
 		collect_said(c, w, e);
 		return;
@@ -221,7 +225,7 @@ void heap_collector_free(struct heap_collector *c)
 		if (w->pid_fd >= 0)
 			close(w->pid_fd);
 		heap_tables_free(w->tables);
-		collect_python_free(w);
+		collect_python_free(c, w);
 		vec_release(&w->stacks);
 		vec_release(&w->path);
 		vec_release(&w->tids);

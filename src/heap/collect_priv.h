@@ -84,9 +84,10 @@ void collect_python(struct heap_collector *c, struct watched *w, uint64_t now_ns
 /* Whether that is to be tried again soon. */
 bool collect_python_waits(const struct watched *w, uint64_t now_ns);
 void collect_python_code(struct heap_collector *c, struct watched *w, const struct heap_event *e);
+void collect_python_call(struct watched *w, uint64_t pc);
 /* The stack of a node SHARE_PAIR. */
 uint32_t collect_python_stack(struct heap_collector *c, struct watched *w, const struct heap_node *pair);
-void collect_python_free(struct watched *w);
+void collect_python_free(struct heap_collector *c, struct watched *w);
 
 /* collect_said.c: an event of a program that says things itself. */
 void collect_said(struct heap_collector *c, struct watched *w, const struct heap_event *e);

@@ -168,7 +168,7 @@ static void free_watched(struct heap_collector *c, struct watched *w)
 	if (w->pid_fd >= 0)
 		close(w->pid_fd);
 	heap_tables_free(w->tables);
-	collect_python_free(w);
+	collect_python_free(c, w);
 	vec_release(&w->stacks);
 	vec_release(&w->path);
 	vec_release(&w->tids);

@@ -23,9 +23,12 @@
 
 /* An interpreter that does not run yet is looked for so often, when nobody asks; and in the beginning closely. */
 #define LOOK_NS (20 * NS_PER_MS)
+#define YOUNG_NS NS_PER_S
+#define LOOK_CLOSELY_NS (2 * NS_PER_MS)
 #define CLOSELY_NS (2 * NS_PER_S)
 
 #define MOST_DEEP 40000u
+#define MOST_CALLS 4096u /* different ones that are remembered */
 
 struct code_told {
 	struct table_node node; /* key: SHARE_CODE_KEY */
@@ -47,8 +50,11 @@ struct watched_python {
 	uint32_t modules;       /* w->modules_done when it was looked for */
 	uint64_t begin_ns, look_ns; /* when it was met first; when to look again */
 	unsigned minor;
+	char why[200];          /* it was not told, the last time */
+	uint32_t asked;         /* as it was before it was looked for the last time */
 	struct python_in_process in;
 	struct table codes;
+	VEC(uint64_t) calls;    /* return addresses in the function that runs Python code, beyond its known parts */
 	struct code_told *all;
 	VEC(uint64_t) native;   /* of the stack that is put together: pcs, innermost first */
 	VEC(struct node_of_python) python; /* the same */
@@ -60,28 +66,6 @@ static struct watched_python *python_of(struct watched *w)
 	if (!w->python)
 		w->python = calloc(1, sizeof(*w->python));
 	return w->python;
-}
-
-void collect_python_free(struct watched *w)
-{
-	struct watched_python *p = w->python;
-
-	if (!p)
-		return;
-	while (p->all) {
-		struct code_told *next = p->all->next;
-
-		vec_release(&p->all->ranges);
-		free(p->all->texts);
-		free(p->all);
-		p->all = next;
-	}
-	table_release(&p->codes);
-	vec_release(&p->native);
-	vec_release(&p->python);
-	vec_release(&p->before);
-	free(p);
-	w->python = NULL;
 }
 
 /* ---- the layout ---- */
@@ -102,6 +86,8 @@ static bool put_frames(struct share_python *to, const struct python_in_process *
 	return put(&to->thread_pthread_at, l->thread.pthread) && put(&to->thread_frame_at, c->entry) &&
 		put(&to->cframe_frame_at, c->by_cframe ? c->cframe_frame : PYTHON_ABSENT) &&
 		put(&to->previous_at, c->previous) && put(&to->code_at, c->code) && put(&to->position_at, c->position) &&
+		put(&to->thread_cframe_at, c->cframes ? c->cframe_entry : PYTHON_ABSENT) &&
+		put(&to->cframe_previous_at, c->cframes ? c->cframe_previous : PYTHON_ABSENT) &&
 		put(&to->owner_at, l->frame.owner) &&
 		put(&to->entry_at, to->minor == 11 ? l->frame.is_entry : PYTHON_ABSENT);
 }
@@ -132,7 +118,12 @@ static void put_evals(struct share_python *to, const struct python_in_process *i
 static void set_state(struct share_python *to, uint32_t state)
 {
 	__atomic_store_n(&to->state, state, __ATOMIC_RELEASE);
-	syscall(SYS_futex, &to->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void answer(struct share_python *to, uint32_t asked)
+{
+	__atomic_store_n(&to->answered, asked, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &to->answered, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static struct share_python *shared(struct heap_collector *c, const struct watched *w)
@@ -157,12 +148,50 @@ static bool publish(struct heap_collector *c, struct watched *w)
 	return true;
 }
 
+static void tell_refusal(struct heap_collector *c, const char *why)
+{
+	if (!c->stats.no_python[0])
+		snprintf(c->stats.no_python, sizeof(c->stats.no_python), "%.*s", (int)sizeof(c->stats.no_python) - 1, why);
+}
+
 static void refuse(struct heap_collector *c, struct watched *w, const char *why)
 {
 	w->python->done = true;
 	set_state(shared(c, w), SHARE_PYTHON_ABSENT);
-	if (!c->stats.no_python[0])
-		snprintf(c->stats.no_python, sizeof(c->stats.no_python), "%.*s", (int)sizeof(c->stats.no_python) - 1, why);
+	tell_refusal(c, why);
+}
+
+/* It ran Python code, and was never understood. */
+static void tell_the_rest(struct heap_collector *c, const struct watched *w)
+{
+	const struct watched_python *p = w->python;
+
+	if (!p->done && p->why[0] && p->asked)
+		tell_refusal(c, p->why);
+}
+
+void collect_python_free(struct heap_collector *c, struct watched *w)
+{
+	struct watched_python *p = w->python;
+
+	if (!p)
+		return;
+	tell_the_rest(c, w);
+	while (p->all) {
+		struct code_told *next = p->all->next;
+
+		vec_release(&p->all->ranges);
+		free(p->all->texts);
+		free(p->all);
+		p->all = next;
+	}
+	table_release(&p->codes);
+	vec_release(&p->native);
+	vec_release(&p->calls);
+	vec_release(&p->python);
+	vec_release(&p->before);
+	free(p);
+	w->python = NULL;
 }
 
 static bool is_due(struct heap_collector *c, const struct watched *w, uint64_t now_ns)
@@ -175,28 +204,27 @@ static bool is_due(struct heap_collector *c, const struct watched *w, uint64_t n
 		return false;
 	if (!p->begin_ns)
 		return p->modules != w->modules_done;
-	return now_ns >= p->look_ns || __atomic_load_n(&shared(c, w)->asked, __ATOMIC_RELAXED);
+	return now_ns >= p->look_ns || __atomic_load_n(&shared(c, w)->asked, __ATOMIC_RELAXED) != p->asked;
 }
 
-void collect_python(struct heap_collector *c, struct watched *w, uint64_t now_ns)
+static void look(struct heap_collector *c, struct watched *w, uint64_t now_ns)
 {
-	struct watched_python *p;
+	struct watched_python *p = w->python;
 	struct err err = {0};
 	int rc;
 
-	if (w->says || !is_due(c, w, now_ns) || !python_of(w))
-		return;
-	p = w->python;
 	p->modules = w->modules_done;
-	rc = session_python_in_process(c->session, w->pid, &p->in, &err);
+	rc = session_python_in_process(
+		c->session, w->pid, !p->begin_ns || now_ns < p->begin_ns + YOUNG_NS, &p->in, &err);
 	if (rc == -ENOENT || rc == -ESRCH)
 		return;
 	if (!p->begin_ns)
 		p->begin_ns = now_ns;
-	p->look_ns = now_ns + LOOK_NS;
+	p->look_ns = now_ns + (now_ns < p->begin_ns + CLOSELY_NS ? LOOK_CLOSELY_NS : LOOK_NS);
 	if (rc == -EOPNOTSUPP) {
 		refuse(c, w, err.text);
 	} else if (rc) {
+		snprintf(p->why, sizeof(p->why), "%.*s", (int)sizeof(p->why) - 1, err.text);
 		put_evals(shared(c, w), &p->in);
 		set_state(shared(c, w), SHARE_PYTHON_LIKELY);
 	} else {
@@ -205,6 +233,19 @@ void collect_python(struct heap_collector *c, struct watched *w, uint64_t now_ns
 		if (!publish(c, w))
 			refuse(c, w, "the layout of this Python is not understood");
 	}
+}
+
+void collect_python(struct heap_collector *c, struct watched *w, uint64_t now_ns)
+{
+	uint32_t asked;
+
+	if (w->says || !is_due(c, w, now_ns) || !python_of(w))
+		return;
+	asked = __atomic_load_n(&shared(c, w)->asked, __ATOMIC_ACQUIRE);
+	look(c, w, now_ns);
+	if (asked != w->python->asked)
+		answer(shared(c, w), asked);
+	w->python->asked = asked;
 }
 
 bool collect_python_waits(const struct watched *w, uint64_t now_ns)
@@ -264,6 +305,25 @@ void collect_python_code(struct heap_collector *c, struct watched *w, const stru
 		(void)table_add(&p->codes, &t->node, e->more->value);
 }
 
+static bool evaluates(const struct watched_python *p, uint64_t pc)
+{
+	for (size_t i = 0; i < p->in.eval_count; i++)
+		if (pc - 1 >= p->in.evals[i].start && pc - 1 < p->in.evals[i].end)
+			return true;
+	vec_each(&p->calls, it)
+		if (*it == pc)
+			return true;
+	return false;
+}
+
+void collect_python_call(struct watched *w, uint64_t pc)
+{
+	struct watched_python *p = w->python;
+
+	if (p && p->calls.len < MOST_CALLS && !evaluates(p, pc))
+		(void)vec_push(&p->calls, pc);
+}
+
 /* Which byte of the bytecode; -1: it has not begun. */
 static int32_t offset_of(const struct watched_python *p, uint32_t detail)
 {
@@ -319,14 +379,6 @@ static uint32_t read_python(struct heap_collector *c, struct watched *w, uint64_
 			return SHARE_STACK_CUT;
 	}
 	return (uint32_t)node;
-}
-
-static bool evaluates(const struct watched_python *p, uint64_t pc)
-{
-	for (size_t i = 0; i < p->in.eval_count; i++)
-		if (pc - 1 >= p->in.evals[i].start && pc - 1 < p->in.evals[i].end)
-			return true;
-	return false;
 }
 
 /*

@@ -231,6 +231,7 @@ static enum event_result other_event(
 	case SHARE_MODULES:
 	case SHARE_UNMAP_FAILED:
 	case SHARE_PROCESS_END:
+	case SHARE_PYTHON_CALL:
 		return EVENT_PLAIN;
 	case SHARE_RAW:
 	case SHARE_MARK:

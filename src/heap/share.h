@@ -265,6 +265,7 @@ enum share_event {
 	 * word 3: SHARE_CODE_KEY; then its name, its file and its line table, which may be of SHARE_PYTHON_TABLE_MOST
 	 * bytes. */
 	SHARE_PYTHON_CODE = 40,
+	SHARE_PYTHON_CALL = 41, /* the same: a return address in the function that runs Python code */
 };
 
 /* What is mapped. */
@@ -313,6 +314,8 @@ struct share_note {
 #define SHARE_PYTHON_EVALS 8u
 #define SHARE_PYTHON_NONE UINT16_MAX /* this version does not have it */
 #define SHARE_PYTHON_WAIT_MS 100u
+#define SHARE_PYTHON_ASKED_EVERY 256u /* stacks, while it is SHARE_PYTHON_LIKELY, */
+#define SHARE_PYTHON_ASKS 16u         /* so often at most */
 
 enum share_python_state {
 	SHARE_PYTHON_ABSENT = 0,  /* no Python frames: there is no CPython, or none that is understood */
@@ -321,12 +324,14 @@ enum share_python_state {
 };
 
 /*
- * How to find a thread's Python frames: written by the collector, `state` last; all but `asked`, by which the target says that
- * it has met the evaluation function, and waits for `state` to change once, SHARE_PYTHON_WAIT_MS at most. Names that say
- * `_at` are offsets.
+ * How to find a thread's Python frames: written by the collector, `state` last; all but `asked`. Names that say `_at` are
+ * offsets. A target counts `asked` up when it has met the evaluation function, and now and then before (its parts need not
+ * be known), and waits until the collector has looked once more: SHARE_PYTHON_WAIT_MS at most.
  */
 struct share_python {
 	uint32_t state, asked;
+	uint32_t answered;    /* the value of `asked` before it was looked; a futex */
+	uint32_t pad;
 	int64_t state_at;     /* from pthread_self() to where the thread keeps its PyThreadState */
 	uint64_t code_type;   /* PyCode_Type */
 	uint64_t code_mask;   /* of pointers to code objects: tags are outside it */
@@ -335,6 +340,8 @@ struct share_python {
 	uint16_t minor;       /* of 3.MINOR */
 	uint16_t thread_pthread_at, thread_frame_at;
 	uint16_t cframe_frame_at; /* what thread_frame_at leads to has the frame; NONE: it is the frame */
+	/* Of 3.10 and 3.11: what is in the C frame of each running call of the evaluation function; innermost first. */
+	uint16_t thread_cframe_at, cframe_previous_at;
 	uint16_t previous_at, code_at, position_at, owner_at, entry_at; /* in frames */
 	uint16_t type_at;     /* in objects */
 	uint16_t code_bytecode_at, code_line_at, code_name_at, code_file_at, code_table_at;

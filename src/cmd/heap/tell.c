@@ -2,6 +2,7 @@
 #include "cmd/heap/record_priv.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -93,6 +94,18 @@ static void tell_losses(const struct heap_recording *r)
 	if (r->stats.totals.no_memory)
 		fputs("  out of memory: some blocks were not counted\n", stderr);
 	tell_turned_away(r);
+}
+
+/* Its small objects are not asked for one by one, unless it is told to. */
+static void tell_python(const struct heap_recording *r)
+{
+	const char *allocator = getenv("PYTHONMALLOC");
+
+	if (r->stats.no_python[0])
+		fprintf(stderr, "  no Python frames in stacks: %s\n", r->stats.no_python);
+	if (r->stats.pythons && (r->pid || !allocator || strncmp(allocator, "malloc", 6) != 0))
+		fputs("  Python's objects of up to 512 bytes are in arenas, which are mapped and not seen here: to see them, "
+		      "PYTHONMALLOC=malloc; by type, sonde heap --census PID\n", stderr);
 }
 
 /* ---- where the memory is ---- */
@@ -206,6 +219,7 @@ void heap_tell(const struct heap_recording *r)
 	else
 		tell_totals(r);
 	tell_losses(r);
+	tell_python(r);
 	if (!a->time)
 		tell_spots(r);
 	fprintf(stderr, "see it: sonde report %s\n", a->output);

@@ -141,32 +141,62 @@ static bool tell_code(void *ctx, const struct share_python *p, uint64_t code, ui
 	return true;
 }
 
-/* The interpreter has begun to run since it was looked for: only once. */
-static __attribute__((noinline)) void wait_for_layout(struct share_python *p)
+static bool tell_call(void *ctx, uint64_t pc)
+{
+	struct thread *t = ctx;
+	uint64_t *event = ring_reserve(t, 16);
+
+	if (!event)
+		return false;
+	event[0] = clock_before(preload.clock);
+	event[1] = SHARE_WORD(SHARE_PYTHON_CALL, pc);
+	ring_commit(t, 16);
+	return true;
+}
+
+/* ---- before the interpreter runs ---- */
+
+static void ask(struct share_python *p)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), end = now + SHARE_PYTHON_WAIT_MS * 1000000ull;
+	uint32_t number = __atomic_add_fetch(&p->asked, 1, __ATOMIC_RELAXED), answered;
 
-	if (__atomic_exchange_n(&p->asked, 1, __ATOMIC_RELAXED))
-		return;
-	while (now < end && __atomic_load_n(&p->state, __ATOMIC_ACQUIRE) == SHARE_PYTHON_LIKELY &&
-		!preload.memory.header->stop) {
+	while (now < end && !preload.memory.header->stop) {
 		struct timespec left = {.tv_nsec = (long)(end - now < 50000000u ? end - now : 50000000u)};
 
-		sys6(SYS_futex, &p->state, FUTEX_WAIT, SHARE_PYTHON_LIKELY, &left, 0, 0);
+		answered = __atomic_load_n(&p->answered, __ATOMIC_ACQUIRE);
+		if ((int32_t)(answered - number) >= 0)
+			return;
+		sys6(SYS_futex, &p->answered, FUTEX_WAIT, answered, &left, 0, 0);
 		now = clock_ns(CLOCK_MONOTONIC);
 	}
+}
+
+/* Whether the interpreter may have begun to run since it was looked for. Any stack counts where its function is not known. */
+static bool may_run(uint32_t native)
+{
+	static uint32_t generation, stacks;
+	static bool met;
+
+	if (generation != preload.generation) {
+		generation = preload.generation;
+		stacks = 0;
+		met = false;
+	}
+	if (!met && walk_python_evaluates(&preload.memory, native))
+		return met = true;
+	return stacks < SHARE_PYTHON_ASKS * SHARE_PYTHON_ASKED_EVERY && ++stacks % SHARE_PYTHON_ASKED_EVERY == 0;
 }
 
 uint32_t python_stack(struct thread *t, uint32_t native)
 {
 	struct share_python *p = share_python_of(preload.memory.header);
-	const struct walk_python_teller teller = {tell_code, t};
+	const struct walk_python_teller teller = {tell_code, tell_call, t};
 
 	if (!pthread_self)
 		return native;
-	if (__atomic_load_n(&p->state, __ATOMIC_ACQUIRE) == SHARE_PYTHON_LIKELY && !p->asked &&
-		walk_python_evaluates(&preload.memory, native))
-		wait_for_layout(p);
+	if (__atomic_load_n(&p->state, __ATOMIC_ACQUIRE) == SHARE_PYTHON_LIKELY && may_run(native))
+		ask(p);
 	if (__atomic_load_n(&p->state, __ATOMIC_ACQUIRE) != SHARE_PYTHON_READY)
 		return native;
 	return walk_python(&preload.memory, t->walk, (uint64_t)pthread_self(), native, &teller);

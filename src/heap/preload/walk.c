@@ -448,7 +448,7 @@ static inline __attribute__((always_inline)) bool is_known(
 
 static enum walk_result cut(const struct walk_memory *m, struct walk_state *s)
 {
-	s->count = 0;
+	s->count = s->fresh_count = 0;
 	__atomic_fetch_add(&m->header->lost[SHARE_LOST_NODE], 1, __ATOMIC_RELAXED);
 	return WALK_CUT;
 }
@@ -562,6 +562,7 @@ static enum walk_result keep_nothing(
 	for (uint32_t i = fresh; i-- > 0;)
 		hash = hash_of(hash, s->fresh[i].pc);
 	s->count = 0;
+	s->fresh_count = fresh;
 	*ret_node = remembered(s, hash);
 	return *ret_node ? WALK_WHOLE : keep(m, s, 0, fresh, s->base, ret_node);
 }

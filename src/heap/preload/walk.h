@@ -44,15 +44,17 @@ enum walk_result walk_stack(const struct walk_memory *memory, struct walk_state 
 	const struct walk_start *start, uint32_t *ret_node);
 
 /*
- * The same stack with the thread's Python frames in it, by what share_python says, which is SHARE_PYTHON_READY: a node of
+ * Right after walk_stack(): the same stack with the thread's Python frames in it, by what share_python says, which is SHARE_PYTHON_READY: a node of
  * both, or `native` where there are none. `self`: pthread_self(). It follows what stands in memory as far as that can be
  * read, and no further than so many frames; a chain that makes no sense ends there.
  *
- * `tell` is called for each code object that this thread has not told so far, and says whether it was written down;
- * what it reads of it, it asks walk_python_can_read() for first.
+ * `tell_code` is called for each code object that this thread has not told so far, and says whether it was written down;
+ * what it reads of it, it asks walk_python_can_read() for first. tell_call: the same for a return address in the
+ * function that runs Python code, as far as that leaves a mark on its stack (from 3.10 on).
  */
 struct walk_python_teller {
-	bool (*tell)(void *ctx, const struct share_python *python, uint64_t code, uint64_t key);
+	bool (*tell_code)(void *ctx, const struct share_python *python, uint64_t code, uint64_t key);
+	bool (*tell_call)(void *ctx, uint64_t pc);
 	void *ctx;
 };
 uint32_t walk_python(const struct walk_memory *memory, struct walk_state *state, uint64_t self, uint32_t native,

@@ -95,7 +95,7 @@ struct walk_python {
 	uint64_t pages[PYTHON_PAGES]; /* address and epoch of those that can be read */
 	struct walk_stack_entry stacks[WALK_STACK_SETS][2]; /* chains, as those of native stacks */
 	struct walk_stack_entry pairs[PYTHON_PAIRS];        /* by native and Python node */
-	uint64_t told[PYTHON_TOLD];                         /* keys of code objects */
+	uint64_t told[PYTHON_TOLD];                         /* keys of code objects, and addresses of calls */
 	struct python_seen fresh[PYTHON_MOST_SEEN]; /* innermost first */
 	struct python_seen last[PYTHON_MOST_SEEN];  /* of the last chain that was new, outermost first */
 };
@@ -112,7 +112,8 @@ struct walk_state {
 	bool stale;            /* code was unmapped that the directory still has */
 	uint8_t changing;      /* so many more walks found most of their stack changed than did not */
 	uint8_t plain;         /* so many more walks are done without looking at the last one */
-	uint8_t pad[17];
+	uint8_t pad[13];
+	uint32_t fresh_count;  /* where `count` is 0: frames of the last walk that stand in `fresh` */
 	struct walk_readable readable;
 	struct walk_rule_entry rules[WALK_RULE_SETS][2];
 	struct walk_stack_entry stacks[WALK_STACK_SETS][2];

@@ -112,13 +112,14 @@ static bool holds_lock(struct walk_python *w, const struct share_python *p, uint
 		holder == thread && locked == 1;
 }
 
-/* The innermost frame of the thread; 0: there is none. */
-static uint64_t first_frame(struct walk_python *w, const struct share_python *p, uint64_t self)
+/* The innermost frame of the thread, and its state; 0: there is none. */
+static uint64_t first_frame(struct walk_python *w, const struct share_python *p, uint64_t self, uint64_t *ret_thread)
 {
 	uint64_t thread, frame, pthread;
 
 	if (!read_word(w, self + (uint64_t)p->state_at, &thread) || !thread)
 		return 0;
+	*ret_thread = thread;
 	if (!holds_lock(w, p, thread))
 		forget_pages(w);
 	if (!read_word(w, thread + p->thread_pthread_at, &pthread) || pthread != self ||
@@ -221,6 +222,71 @@ static void read_chain(struct chain *c, uint64_t frame)
 	c->base = c->open ? SHARE_STACK_CUT : SHARE_STACK_ROOT;
 }
 
+/* ---- calls of the evaluation function ---- */
+
+#define MOST_CALLS 1024u /* whose place is looked for in one stack */
+#define MOST_FRAME_BYTES (1ull << 20)
+
+/* Frame `i` of the native stack that was just walked, innermost first; UINT64_MAX: there is none. */
+static inline uint64_t sp_of(const struct walk_state *s, uint32_t i)
+{
+	if (s->count)
+		return i < s->count ? s->frames[s->count - 1 - i].sp : UINT64_MAX;
+	return i < s->fresh_count ? s->fresh[i].sp : UINT64_MAX;
+}
+
+static inline uint64_t pc_of(const struct walk_state *s, uint32_t i)
+{
+	return s->count ? s->frames[s->count - 1 - i].pc : s->fresh[i].pc;
+}
+
+/* Each call keeps something of Python's in its C frame: which frame that is says which code it is. Nothing else does where
+ * the function has no name, or parts of it have none. */
+static void tell_call(struct walk_state *s, uint64_t marker, uint32_t *from, const struct walk_python_teller *teller)
+{
+	for (uint32_t i = *from; sp_of(s, i) != UINT64_MAX; i++) {
+		uint64_t low = sp_of(s, i), high = sp_of(s, i + 1), pc = pc_of(s, i);
+		uint64_t *slot = &s->python.told[(pc * 0x9e3779b97f4a7c15u) >> 52 & (PYTHON_TOLD - 1)];
+
+		if (marker < low || marker >= high || marker - low >= MOST_FRAME_BYTES)
+			continue;
+		*from = i;
+		if (*slot != pc && teller->tell_call(teller->ctx, pc))
+			*slot = pc;
+		return;
+	}
+}
+
+static void tell_calls_by_cframes(
+	struct walk_state *s, const struct share_python *p, uint64_t thread, const struct walk_python_teller *teller)
+{
+	uint64_t at = thread + p->thread_cframe_at;
+	uint32_t from = 0;
+
+	for (uint32_t i = 0; i < MOST_CALLS && read_word(&s->python, at, &at) && at; i++) {
+		tell_call(s, at, &from, teller);
+		at += p->cframe_previous_at;
+	}
+}
+
+static void tell_calls_by_shims(
+	struct walk_state *s, const struct share_python *p, uint64_t frame, const struct walk_python_teller *teller)
+{
+	uint32_t from = 0, calls = 0;
+	uint8_t owner;
+
+	for (uint32_t i = 0; i < PYTHON_MOST_SEEN && frame && calls < MOST_CALLS; i++) {
+		if (!read_byte(&s->python, frame + p->owner_at, &owner))
+			return;
+		if (owner >= OWNER_SHIM) {
+			tell_call(s, frame, &from, teller);
+			calls++;
+		}
+		if (!read_word(&s->python, frame + p->previous_at, &frame))
+			return;
+	}
+}
+
 /* ---- nodes ---- */
 
 static uint64_t hash_of_chain(const struct chain *c)
@@ -243,7 +309,7 @@ static bool tell(struct walk_python *w, const struct share_python *p, uint64_t k
 
 	if (!key || *slot == key)
 		return true;
-	if (!teller->tell(teller->ctx, p, key & (SHARE_CODE_MOST - 1), key))
+	if (!teller->tell_code(teller->ctx, p, key & (SHARE_CODE_MOST - 1), key))
 		return false;
 	*slot = key;
 	return true;
@@ -306,13 +372,13 @@ uint32_t walk_python(const struct walk_memory *memory, struct walk_state *state,
 	struct chain c = {.w = w, .p = share_python_of(memory->header)};
 	uint32_t python, pair;
 	struct walk_stack_entry *known;
-	uint64_t frame, key;
+	uint64_t frame, thread, key;
 
 	if (!w->used) {
 		w->used = true;
 		forget_pages(w);
 	}
-	frame = first_frame(w, c.p, self);
+	frame = first_frame(w, c.p, self, &thread);
 	if (!frame || native < SHARE_STACK_FIRST)
 		return native;
 	read_chain(&c, frame);
@@ -323,6 +389,10 @@ uint32_t walk_python(const struct walk_memory *memory, struct walk_state *state,
 	known = &w->pairs[(key * 0x9e3779b97f4a7c15u) >> 54 & (PYTHON_PAIRS - 1)];
 	if (known->hash == key)
 		return known->node;
+	if (c.p->thread_cframe_at != SHARE_PYTHON_NONE)
+		tell_calls_by_cframes(state, c.p, thread, teller);
+	else if (c.p->minor >= 12)
+		tell_calls_by_shims(state, c.p, frame, teller);
 	pair = node_find(memory, state, native, python, SHARE_DETAIL(SHARE_PAIR, 0));
 	if (!pair)
 		return native;

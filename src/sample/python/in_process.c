@@ -9,6 +9,9 @@
 #include "sample/python/stacks.h"
 #include "sample/session_priv.h"
 
+/* From this version on each call of the function that runs Python code can be told by what it keeps on the stack. */
+#define FIRST_WITH_MARKS 10
+
 static void find_evals(const struct process *p, const struct python_of_process *of, struct python_in_process *ret)
 {
 	const struct python_file *file = of->module->python;
@@ -24,10 +27,14 @@ static void find_evals(const struct process *p, const struct python_of_process *
 	}
 }
 
-static int refused(const struct python_of_process *of, struct err *err)
+static int refused(struct python_of_process *of, bool young, struct err *err)
 {
 	int code = of->refusal.code ? of->refusal.code : EAGAIN;
 
+	if (code == EOPNOTSUPP && young) {
+		of->open_again_ns = 0;
+		code = EAGAIN;
+	}
 	return err_set(err, code, "%s", of->refusal.code ? of->refusal.text : "the interpreter has not started yet");
 }
 
@@ -60,7 +67,23 @@ static int find_state(struct python_of_process *of, const struct known_python_th
 	return 0;
 }
 
-int session_python_in_process(struct session *s, pid_t pid, struct python_in_process *ret, struct err *err)
+/* The type of code objects is known by the first that was read. */
+static bool see_code(struct python *python, const struct known_python_thread *threads, size_t count)
+{
+	struct python_link links[16];
+	struct python_frames frames = {0};
+
+	for (size_t i = 0; i < count && !python_code_type(python); i++) {
+		struct python_chain chain = {.links = links, .limit = 16};
+
+		python_chain_read(python, threads[i].thread.address, &chain);
+		(void)python_frames(python, &chain, &frames);
+	}
+	vec_release(&frames);
+	return python_code_type(python);
+}
+
+int session_python_in_process(struct session *s, pid_t pid, bool young, struct python_in_process *ret, struct err *err)
 {
 	struct process *p = process_find(s->processes, pid);
 	const struct known_python_thread *threads;
@@ -76,15 +99,15 @@ int session_python_in_process(struct session *s, pid_t pid, struct python_in_pro
 		return err_set(err, ENOENT, "process %d has no CPython in it", (int)pid);
 	find_evals(p, p->python, ret);
 	if (!python)
-		return refused(p->python, err);
+		return refused(p->python, young, err);
 	if (python_free_threaded(python))
 		return err_set(err, EOPNOTSUPP, "Python %s is not supported here: its threads run at the same time",
 			python_version_text(python));
-	if (!ret->eval_count)
+	if (!ret->eval_count && (python_version(python) >> 16 & 0xff) < FIRST_WITH_MARKS)
 		return err_set(err, EOPNOTSUPP, "Python %s has no symbol for the function that runs Python code",
 			python_version_text(python));
 	count = python_threads_now(s, p, proc_surviving_thread(pid), &threads);
-	if (!count || !python_code_type(python))
+	if (!see_code(python, threads, count))
 		return err_set(err, EAGAIN, "Python %s runs nothing yet", python_version_text(python));
 	if (python_gil(python, &threads[0].thread, &gil, NULL))
 		return err_set(err, EAGAIN, "the interpreter lock of Python %s cannot be read", python_version_text(python));

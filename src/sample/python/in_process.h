@@ -24,8 +24,10 @@ struct python_in_process {
 /*
  * 0. -ENOENT: nothing that the process has mapped holds a runtime. -EAGAIN: one does, but it does not run yet; `evals` are there.
  * -EOPNOTSUPP with words: it is not understood. Others: it cannot be read.
+ *
+ * `young`: it may be starting just now, when its memory makes no sense for some instructions: not understood is -EAGAIN.
  */
-int session_python_in_process(struct session *s, pid_t pid, struct python_in_process *ret, struct err *err);
+int session_python_in_process(struct session *s, pid_t pid, bool young, struct python_in_process *ret, struct err *err);
 
 /* As session_called(), of a stack that has Python frames; `evaluates`: it runs those that are called by it next. */
 uint32_t session_called_beside_python(struct session *s, pid_t pid, uint32_t parent, uint64_t pc, bool evaluates);
