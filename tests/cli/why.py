@@ -132,9 +132,12 @@ def a_name_that_several_have():
 def a_bare_number_asks_why():
     child = hanging()
     time.sleep(0.1)  # a moment ago is not told
-    texts = [sonde(*arguments).stdout.decode() for arguments in ([child.pid], ["why", child.pid])]
-    check("deadlock of 2 threads" in " ".join(texts[0].split()), texts[0])
-    shapes = [re.sub(r"\d+ ms|\d+\.\d+ m?s|\d+ s\b", "TIME", " ".join(t.split())) for t in texts]
+    for _ in range(50):
+        texts = [sonde(*arguments).stdout.decode() for arguments in ([child.pid], ["why", child.pid])]
+        check("deadlock of 2 threads" in " ".join(texts[0].split()), texts[0])
+        shapes = [re.sub(r"\d+ ms|\d+\.\d+ m?s|\d+ s\b", "TIME", " ".join(t.split())) for t in texts]
+        if shapes[0] == shapes[1]:  # since when is not told where the CPU is too busy to ask for its clock
+            break
     check(shapes[0] == shapes[1], "%s\n%s" % tuple(shapes))
 
 

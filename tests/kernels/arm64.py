@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: early (it compiles everything, and boots machines)
 """sonde on aarch64, on a whole machine: emulated processor, Debian's arm64 kernel, real sampling."""
 import os
 import re

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: pythons
+# schedule: early (minutes)
 """Our BPF programs on other kernels: Debian's of four releases, emulated. One object has to load on all of them."""
+import functools
 import os
 import re
 import sys
@@ -32,54 +35,91 @@ def static_program(name):
     return out
 
 
-def boot(suite, files, commands):
-    """What the commands print on that suite's kernel."""
+def boot(suite, parts):
+    """What the commands of each part print on that suite's kernel, booted once. parts: (files, commands) each; the
+    answer has lines and received files of each."""
     wanted = ["linux", "busybox-static"]  # bullseye's has no base64
     root = guest.packages("amd64", suite, wanted)
     busybox = guest.packages("amd64", "bookworm", wanted) + "/bin/busybox"
-    lines = guest.boot("amd64", guest.kernel(root), busybox, files, ["cat /proc/version"] + commands, work())
-    print(next(line for line in lines if line.startswith("Linux version")).partition(" (")[0])
-    return lines
+    files, commands = {}, ["cat /proc/version"]
+    for number, part in enumerate(parts):
+        files.update(part[0])
+        commands += ["echo part %d" % number] + part[1]
+    lines = guest.boot("amd64", guest.kernel(root), busybox, files, commands, work())
+    starts = [lines.index("part %d" % number) for number in range(len(parts))] + [len(lines)]
+    return lines[0].partition(" (")[0], [lines[begin + 1:end] for begin, end in zip(starts, starts[1:])]
 
 
-def recorded(suite):
-    """(lines, recording) of a program that sleeps, computes and waits for a lock, on that suite's kernel."""
-    files = dict(loaded_files(SONDE), **{"/bin/phases": static_program("phases")})
-    lines = boot(suite, files, ["sonde record --wall --sampler bpf -o w.sonde -- phases 4 2>&1",
-                                guest.send("w.sonde")])
-    got = guest.received(lines, work()).get("w.sonde")
-    check(got, "nothing was recorded:\n" + "\n".join(lines)[-2000:])
-    return lines, got
+def once_a_suite(function):
+    """The function's answer, or what it raised, is that of its first call with this suite."""
+    answers = {}
+
+    def get(suite):
+        if suite not in answers:
+            try:
+                answers[suite] = (function(suite), None)
+            except Exception as e:
+                answers[suite] = (None, e)
+        answer, failure = answers[suite]
+        if failure:
+            raise failure
+        return answer
+    return get
+
+
+@once_a_suite
+def booted(suite):
+    """Everything that this file wants of a kernel: name of the part -> its lines."""
+    if os.uname().machine != "x86_64":
+        skip("emulates x86-64 with what runs here")
+    parts = {"waits": waits_part()}
+    if os.path.exists(TEST_LOOK):
+        parts["look"] = look_part()
+    if python_311():
+        parts["python"] = python_part()
+    version, lines = boot(suite, list(parts.values()))
+    print(version)
+    return dict(zip(parts, lines))
+
+
+def received(lines, name):
+    path = guest.received(lines, work()).get(name)
+    check(path and os.path.getsize(path), "nothing was recorded:\n" + "\n".join(lines)[-3000:])
+    return Recording(path)
+
+
+def waits_part():
+    """A program that sleeps, computes and waits for a lock."""
+    return (dict(loaded_files(SONDE), **{"/bin/phases": static_program("phases")}),
+            ["sonde record --wall --sampler bpf -o w.sonde -- phases 4 2>&1", guest.send("w.sonde")])
 
 
 def add(suite, wakers):
     def body():
-        if os.uname().machine != "x86_64":
-            skip("emulates x86-64 with what runs here")
-        lines, path = recorded(suite)
-        check(os.path.getsize(path), "nothing was recorded:\n" + "\n".join(lines)[:2000])
-        got = Recording(path)
+        got = received(booted(suite)["waits"], "w.sonde")
         threads = [t for t in got.threads if t["name"] == "phases"]
         check(len(threads) == 2, "%s" % got.threads)
         first = min(threads, key=lambda t: t["tid"])["states"]
         for state in ("on-cpu", "futex", "syscall"):
             check(first[state] > 20e6, "%s: %s" % (state, first))
         check(got.quality["on_cpu_rooted_pct"] >= 95 and got.quality["off_cpu_rooted_pct"] >= 85, "%s" % got.quality)
-        text = sonde("report", path).stdout.decode()
+        text = sonde("report", got.path).stdout.decode()
         check(not wakers or re.search(r"woken by phases .*(unlock|lll_lock_wake)", text), text)
     body.__name__ = "one_object_on_the_kernel_of_" + suite
     test(body)
 
 
+def look_part():
+    return (loaded_files(TEST_LOOK),
+            ["mount -t cgroup2 none /sys/fs/cgroup", "echo +cpu > /sys/fs/cgroup/cgroup.subtree_control",
+             "test_look 2>&1; echo status $?"])
+
+
 def add_look(suite, locks):
     def body():
-        if os.uname().machine != "x86_64":
-            skip("emulates x86-64 with what runs here")
         if not os.path.exists(TEST_LOOK):
             skip("the unit tests are not built (ninja -C build tests)")
-        lines = boot(suite, loaded_files(TEST_LOOK),
-                     ["mount -t cgroup2 none /sys/fs/cgroup", "echo +cpu > /sys/fs/cgroup/cgroup.subtree_control",
-                      "test_look 2>&1; echo status $?"])
+        lines = booted(suite)["look"]
         text = "\n".join(lines)
         skipped = [line for line in lines if line.startswith("skip ")]
         check("status 0" in lines and "ok as_proc_has_it" in lines and not skipped, text[-3000:])
@@ -101,20 +141,26 @@ def seventy(): spin(70000)
 def thirty(): spin(30000)
 
 end = time.time() + 6
-while time.time() < end:
+rounds = 0
+while time.time() < end or rounds < 150:
     seventy()
     thirty()
     time.sleep(0.002)
+    rounds += 1
 """
+
+
+@functools.lru_cache()
+def python_311():
+    for python in pythons():
+        if not python.kinds & {"chroot", "bare", "later", "musl", "free-threaded"} and python.version[:2] == (3, 11):
+            return python
+    return None
 
 
 def python_files():
     """A CPython, as much of its library as it needs to start, and a program; their paths in the guest -> files."""
-    for python in pythons():
-        if not python.kinds & {"chroot", "bare", "later", "musl", "free-threaded"} and python.version[:2] == (3, 11):
-            break
-    else:
-        skip("there is no CPython 3.11 here")
+    python = python_311()
     about = run(python.command + ["-S", "-c", "import sys, encodings; print(sys.executable); print(encodings.__file__)"],
                 env=python.environment()).stdout.decode().split()
     files = {("/bin/python3" if path.startswith("/bin/") else path): f for path, f in loaded_files(about[0]).items()}
@@ -128,19 +174,21 @@ def python_files():
     return files
 
 
+def python_part():
+    return (dict(loaded_files(SONDE), **python_files()),
+            ["PYTHONHOME=/ sonde record --wall --sampler bpf -F 99 -o p.sonde -- python3 -S /bin/guest.py 2>&1",
+             guest.send("p.sonde")])
+
+
 def add_python(suite):
     def body():
-        if os.uname().machine != "x86_64":
-            skip("emulates x86-64 with what runs here")
-        files = dict(loaded_files(SONDE), **python_files())
-        lines = boot(suite, files, ["export PYTHONHOME=/; sonde record --wall --sampler bpf -F 99 -o p.sonde -- "
-                                    "python3 -S /bin/guest.py 2>&1", guest.send("p.sonde")])
-        path = guest.received(lines, work()).get("p.sonde")
-        check(path and os.path.getsize(path), "nothing was recorded:\n" + "\n".join(lines)[-3000:])
-        got = Recording(path)
+        if not python_311():
+            skip("there is no CPython 3.11 here")
+        lines = booted(suite)["python"]
+        got = received(lines, "p.sonde")
         check("value=" in got.dump() and 'text="copied"' in got.dump(), "no BPF program:\n" + "\n".join(lines)[-3000:])
         on = off = 0
-        for line in sonde("report", "--folded", path).stdout.decode().splitlines():
+        for line in sonde("report", "--folded", got.path).stdout.decode().splitlines():
             stack, _, ns = line.rpartition(" ")
             on += int(ns) if "spin" in stack else 0
             off += int(ns) if ";[syscall" in stack and "<module>" in stack else 0

@@ -20,7 +20,7 @@ import debian
 from harness import CACHE, need, skip
 
 STORE = os.path.join(os.path.dirname(CACHE), "guests")
-BOOT_SECONDS = 300
+BOOT_SECONDS = 1200
 
 MACHINES = {
     # -cpu max signs return addresses; the cheap signature keeps emulation fast.

@@ -15,6 +15,7 @@ Each test has an empty directory of its own, `work()`, that goes away afterwards
 started survives it.
 """
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -29,6 +30,9 @@ ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 SONDE = os.path.realpath(os.environ.get("SONDE", os.path.join(ROOT, "build", "sonde")))
 PROGRAMS = os.path.join(ROOT, "tests", "live", "programs")
 CACHE = os.path.join(os.environ.get("SONDE_BUILD", os.path.join(ROOT, "build")), "programs")
+
+# Time limits are there for what hangs; a machine may be slow, and other tests run beside this one.
+PATIENCE = 3
 
 # How each program can be built: the same source, another way of finding its stacks and names.
 # name -> compiler and flags. "stripped" and "debuglink" are done to the result.
@@ -132,9 +136,17 @@ def program(name, build="gcc-O2", source=None):
     if os.path.exists(out) and os.path.getmtime(out) > newest:
         return out
     os.makedirs(os.path.dirname(out), exist_ok=True)
+    with open(out + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(out) or os.path.getmtime(out) <= newest:
+            _compile(name, build, source, out)
+    return out
+
+
+def _compile(name, build, source, out):
     flags = ["-shared", "-fPIC"] if name in ("plugin", "injected") else []
     fresh = "%s.%d" % (out, os.getpid())
-    subprocess.run(compiler + ["-D_GNU_SOURCE"] + flags + ["-o", fresh, source, "-pthread", "-ldl"],
+    subprocess.run(BUILDS[build] + ["-D_GNU_SOURCE"] + flags + ["-o", fresh, source, "-pthread", "-ldl"],
                    check=True, cwd=os.path.dirname(out))
     if build == "debuglink":
         for step in (["objcopy", "--only-keep-debug", fresh, out + ".debug"],
@@ -142,7 +154,6 @@ def program(name, build="gcc-O2", source=None):
                       "--add-gnu-debuglink=" + out + ".debug", fresh]):
             subprocess.run(step, check=True)
     os.rename(fresh, out)
-    return out
 
 
 def start(command, **options):
@@ -164,6 +175,7 @@ def run(command, timeout=60, **options):
     options.setdefault("stdin", subprocess.DEVNULL)
     if "input" in options:
         del options["stdin"]
+    timeout *= PATIENCE
     try:
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               timeout=timeout, **options)

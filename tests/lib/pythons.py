@@ -8,7 +8,8 @@
 Those of pyenv and of the distribution are taken as they are. Other suites of Debian are unpacked into a
 directory each and run in a mount namespace with that as their root, so they also are what a container is:
 /tmp is the same inside. Free-threaded and musl builds are compiled from Debian's source package, once, which
-takes minutes: `tests/lib/pythons.py --make` does that beforehand, and pythons() leaves out what was not made.
+takes minutes: `tests/lib/pythons.py --make` does that and all else beforehand, and pythons() leaves out what was
+not made.
 All this is kept in ~/.cache/sonde-tests/pythons, or where $SONDE_PYTHONS says.
 
 Run as a program it prints the list.
@@ -225,7 +226,9 @@ def _embedded(suite, series):
         raise Missing("%s has no libpython%s" % (suite, series))
     app = "/usr/bin/app-" + series
     if not os.path.exists(root + app):
-        _compile(root + app, [library, "-Wl,--allow-shlib-undefined", "-s"])
+        fresh = "%s.%d" % (root + app, os.getpid())
+        _compile(fresh, [library, "-Wl,--allow-shlib-undefined", "-s"])
+        os.rename(fresh, root + app)
     script = _script(_store("bin", "app%s-%s" % (series, suite)), ENTER % (root, app))
     return Python("embedded-%s-%s" % (suite, series), [script], ["shared", "chroot"], root=root)
 
@@ -336,7 +339,6 @@ def main():
             except (Missing, debian.Refused) as reason:
                 print("%s cannot be made: %s" % (label, reason))
             sys.stdout.flush()
-        return
     for python in pythons():
         print(python)
     for label, reason in missing():

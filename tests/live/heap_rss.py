@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: pythons
 """sonde heap --rss: an account of resident memory that adds up, of a program that knows what it has."""
 import glob
 import json

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: pythons
 """Greenlets that are switched out, of several releases of greenlet on several versions of CPython: the frames that
 sonde finds are those that each greenlet has seen itself. The packages come from PyPI, once a machine."""
 import fcntl

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: pythons
 """What src/python reads out of every CPython of this machine, against what that knows of itself."""
 import os
 import re

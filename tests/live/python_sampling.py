@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: pythons
 """Recordings of Python programs whose profile is known: by BPF, by ptrace, and read while they run."""
 import os
 import re

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: pythons
 """Python frames in stacks, on every CPython that can be had: the interpreter's own word is what they are compared
 with, frame by frame and line by line."""
 import os

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: pythons
 """sonde stack --tasks on every CPython that can be had: what it says of tasks, against what the program itself knows."""
 import os
 import select

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: pythons
 """sonde record --tasks: the time of tasks of a program that knows how many of them wait for what."""
 import os
 import sys
