@@ -3,6 +3,7 @@
 """sonde heap -p: the allocations of programs that run already."""
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -12,6 +13,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
+from taken import *
 
 
 def leaker():
@@ -136,6 +138,51 @@ def a_collector_that_is_killed():
     step(child)
 
 
+def once(pid):
+    """Attached to and left again, in order; what is mapped then."""
+    done = sonde("heap", "--exact", "-p", pid, "-d", "0.05", "-o", work("out.sonde"))
+    expect(done, 0, "attached to")
+    left_clean(pid)
+    return mappings(pid)[0], address_space(pid)
+
+
+@test
+def again_and_again():
+    """The whole of it: each time everything is put back, and nothing adds up."""
+    for arguments in (["malloc", 3], ["threads", 200], ["forks"], ["compute"]):
+        child = start([program("taken")] + [str(a) for a in arguments])
+        first = once(child.pid)
+        check(not any("sonde-heap " in name for name in first[0]), "%s" % first[0])
+        for _ in range(int(os.environ.get("SONDE_ATTACH_CYCLES", "5"))):
+            last = once(child.pid)
+            check(last[0] == first[0], "mapped first: %s, then: %s" % (first[0], last[0]))
+        check(last[1] - first[1] < 16 << 20, "%d MB of addresses are lost" % ((last[1] - first[1]) >> 20))
+        ends_well(child)
+
+
+@test
+def a_collector_that_is_killed_at_any_moment():
+    """Before it does something, while it puts us in, while it records, while it takes us back."""
+    kills, phases = int(os.environ.get("SONDE_ATTACH_KILLS", "12")), {}
+    for arguments in (["malloc", 3], ["forks"], ["threads", 100], ["signals"]):
+        child = start([program("taken")] + [str(a) for a in arguments])
+        first = once(child.pid)
+        for _ in range(kills):
+            watcher = start([SONDE, "heap", "--exact", "-p", str(child.pid), "-d", "0.1", "-o", work("killed.sonde")],
+                            ready=False, stderr=subprocess.DEVNULL)
+            time.sleep(random.random() * 0.5)
+            watcher.kill()
+            phase = {0: "done", -9: "killed"}.get(watcher.wait(), "refused")
+            phases[phase] = phases.get(phase, 0) + 1
+            check(alive(child), "%s: it has ended with %s" % (arguments, child.returncode))
+        time.sleep(0.3)
+        last = once(child.pid)
+        check(last[0] == first[0], "mapped first: %s, then: %s" % (first[0], last[0]))
+        ends_well(child)
+    print("   %s" % phases)
+    check(phases.get("killed"), "none was killed before it was done")
+
+
 @test
 def two_at_once():
     child = leaker()
@@ -207,6 +254,80 @@ def redis_under_load():
     check(alive(server) and alive(load), "it has ended")
     load.kill()
     check(run(["redis-cli", "-s", path, "ping"]).stdout == b"PONG\n", "it does not answer")
+
+
+# Puts itself under a filter, which answers the system calls of a list, and becomes another program.
+FILTERED = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+action, numbers = int(sys.argv[1], 16), sys.argv[2].split(",")
+line = lambda code, yes, no, k: struct.pack("HBBI", code, yes, no, k)
+# Of another architecture: killed, as Docker's does.
+text = line(0x20, 0, 0, 4) + line(0x15, 1, 0, 0xc000003e) + line(0x06, 0, 0, 0x80000000) + line(0x20, 0, 0, 0)
+others = 0x80000000 if action == 0x7fff0000 else 0x7fff0000
+for n in numbers:
+    text += line(0x15, 0, 1, int(n)) + line(0x06, 0, 0, action)
+text += line(0x06, 0, 0, others)
+buffer = ctypes.create_string_buffer(text, len(text))
+program = struct.pack("Hxxxxxx" "Q", len(text) // 8, ctypes.addressof(buffer))
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program):
+    print("none", flush=True)
+    sys.exit(3)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+REFUSES, KILLS, ALLOWS = 0x00050001, 0x80000000, 0x7fff0000
+MEMFD_CREATE, RESTART_SYSCALL = 319, 219
+UNUSED = [165, 166, 169, 175, 246, 321, 323]  # mount, umount2, reboot, init_module, kexec_load, bpf, userfaultfd
+# What is judged: all that sonde may make the program do. Then what the program does itself: to start, write, sleep, begin and end
+# threads and processes, handle signals.
+OURS = [9, 10, 11, 12, 319, 77, 72, 302, 257, 0, 17, 5, 262, 3, 39, 186, 234, 14, 202, 228, 35, 219, 28, 157, 318, 144, 41, 42, 46]
+ITS_OWN = [291, 59, 21, 158, 218, 273, 334, 1, 231, 60, 230, 56, 435, 61, 13, 15, 7, 8, 99, 204]
+
+
+def filtered(action, numbers, *arguments):
+    child = start([sys.executable, "-c", FILTERED, "%x" % action, ",".join(map(str, numbers)), program("taken")] +
+                  list(arguments), ready=False)
+    line = child.stdout.readline()
+    if line == b"none\n":
+        skip("seccomp filters cannot be made here")
+    check(line == b"ready\n", "%r" % line)
+    return child
+
+
+@test
+def programs_under_seccomp_filters():
+    """What a filter allows is done; where it would be the end of the program, nothing is."""
+    need_root()
+    for arguments in (["malloc", "3"], ["threads", "50"], ["nanosleep", "100"], ["forks"]):
+        child = filtered(REFUSES, UNUSED, *arguments)
+        once(child.pid)
+        once(child.pid)
+        ends_well(child)
+        # Only what is on the list is allowed: it is complete.
+        child = filtered(ALLOWS, OURS + ITS_OWN, *arguments)
+        once(child.pid)
+        once(child.pid)
+        ends_well(child)
+        for action, number, words in ((KILLS, MEMFD_CREATE, "would end the process for memfd_create"),
+                                      (REFUSES, MEMFD_CREATE, "refuses memfd_create"),
+                                      (KILLS, RESTART_SYSCALL, "would end the process for restart_syscall")):
+            child = filtered(action, [number], *arguments)
+            expect(sonde("heap", "-p", child.pid, "-o", work("refused.sonde"), "-d", "1"), 1, words, "nothing was changed")
+            check(not mappings(child.pid)[0], "%s" % mappings(child.pid)[0])
+            time.sleep(0.4)
+            left_clean(child.pid)
+            ends_well(child)
+
+
+@test
+def what_is_under_strict_seccomp():
+    need_root()
+    code = ("import ctypes, os\nlibc = ctypes.CDLL(None)\n"
+            "print('ready', flush=True)\nlibc.prctl(22, 1)\nwhile True: pass\n")
+    child = start([sys.executable, "-c", code])
+    time.sleep(0.3)
+    expect(sonde("heap", "-p", child.pid, "-o", work("refused.sonde"), "-d", "1"), 1, "strict seccomp")
+    check(alive(child), "it has ended with %s" % child.returncode)
 
 
 @test

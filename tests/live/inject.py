@@ -15,6 +15,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
+from taken import *
 
 INJECTOR = os.path.join(os.path.dirname(SONDE), "tests", "unit", "inject_into")
 # An hour of it: SONDE_INJECT_CYCLES=1000
@@ -49,37 +50,6 @@ def refused(pid, *words):
     check(done.returncode == 1, "status %d" % done.returncode)
     for word in words:
         check(word in done.stderr.decode(), "%r is not said: %s" % (word, done.stderr.decode()))
-
-
-def left_clean(pid):
-    """Nothing of ours is left but the library: no descriptor, no memory, no tracer, no stop, no priority."""
-    for fd in os.listdir("/proc/%d/fd" % pid):
-        try:
-            target = os.readlink("/proc/%d/fd/%s" % (pid, fd))
-        except OSError:
-            continue
-        check("memfd:sonde" not in target, "descriptor %s is left" % fd)
-    for tid in os.listdir("/proc/%d/task" % pid):
-        try:
-            status = open("/proc/%d/task/%s/status" % (pid, tid)).read()
-        except OSError:
-            continue
-        check("TracerPid:\t0" in status, "thread %s is traced" % tid)
-        check(not re.search("State:\t[tT]", status), "thread %s is stopped" % tid)
-        # Our code blocks all but those of crashes, which no C library does.
-        blocked = {n for n in range(1, 65) if int(re.search("SigBlk:\t([0-9a-f]+)", status).group(1), 16) >> (n - 1) & 1}
-        check(not blocked >= {signal.SIGTERM, signal.SIGUSR2} or signal.SIGSEGV in blocked, "it blocks %s" % blocked)
-        with contextlib.suppress(ProcessLookupError):
-            check(os.sched_getscheduler(int(tid)) == os.SCHED_OTHER, "thread %s goes before others" % tid)
-
-
-def ends_well(child):
-    """It was alive all the while, and found nothing wrong."""
-    check(alive(child), "it has ended with %s: %s" % (child.returncode, child.stdout.read() if child.poll() else ""))
-    child.send_signal(signal.SIGTERM)
-    out = child.stdout.read().decode()
-    check(child.wait() == 0, "status %d: %s" % (child.returncode, out))
-    check(int(out.split()[0]) > 0, "it did nothing: %s" % out)
 
 
 def goes_well(arguments, rounds=None, build="gcc-O2", **options):

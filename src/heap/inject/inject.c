@@ -33,9 +33,6 @@ static int check_state(pid_t pid, struct err *err)
 			"kill -CONT %d", (int)pid, (int)pid);
 	if (st.tracer)
 		return rights_trace_refused(EPERM, pid, err);
-	if (st.seccomp)
-		return err_set(err, EACCES, "process %d has a seccomp filter, which may end it for the calls that loading a "
-			"library takes (mmap, openat, memfd_create)", (int)pid);
 	return 0;
 }
 
@@ -90,6 +87,8 @@ static int look_at_process(struct inject *i, struct err *err)
 		rc = inject_place_find(i->pid, i->mem_fd, &i->modules, &i->place, err);
 	if (!rc)
 		rc = safe_walker_open(&i->walker, i->pid, err);
+	if (!rc)
+		rc = inject_judge_filters(i, err);
 	return rc;
 }
 

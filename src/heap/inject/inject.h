@@ -12,7 +12,7 @@
  * Whoever calls this may be killed at any instruction: the diverted thread then finds its way back by itself (code.h).
  *
  * What is refused is refused with the reason, before anything was changed: static programs, 32-bit code,
- * seccomp filters, processes that are stopped or not ours. x86-64 and glibc or musl.
+ * seccomp filters that do not allow what is done, processes that are stopped or not ours. x86-64 and glibc or musl.
  *
  * All calls for one struct inject are made by one thread of ours at a time.
  */
@@ -35,7 +35,8 @@ struct inject_options {
 };
 
 /*
- * Looks at the process and does nothing to it. -ESRCH, -EPERM, -ENOEXEC (static, 32-bit), -EACCES (seccomp), -EBUSY (another
+ * Looks at the process and does nothing to it, but for threads with seccomp filters: each is stopped for a moment, and its
+ * filters are read and judged (CAP_SYS_ADMIN). -ESRCH, -EPERM, -ENOEXEC (static, 32-bit), -EACCES (seccomp), -EBUSY (another
  * sonde is at it), -EAGAIN (stopped by a signal), -ENOTSUP (our architecture), with words.
  */
 int inject_open(pid_t pid, const struct inject_options *options, struct inject **ret, struct err *err);

@@ -13,6 +13,7 @@
 #include "os/proc.h"
 #include "os/ptrace.h"
 #include "os/sched_clock.h"
+#include "os/seccomp.h"
 #include "sample/ptrace/user_stack.h"
 #include "sample/session.h"
 
@@ -162,6 +163,24 @@ struct inject {
 	struct safe_stack seen, now; /* of the thread that is looked at */
 	uint8_t *room;
 };
+
+/* ---- seccomp (filters.c) ---- */
+
+/* Of one thread. */
+VEC_TYPE(inject_filters, struct seccomp_filter);
+
+/* It stands stopped, traced by the caller. -EACCES: we may not read them; -ESRCH. */
+int inject_filters_read(pid_t tid, struct inject_filters *ret, struct err *err);
+void inject_filters_release(struct inject_filters *f);
+
+/* Whether it may begin again the calls that the kernel goes on with by restart_syscall(2). */
+bool inject_filters_restart(const struct inject_filters *f);
+
+/* 0, or -EACCES with words: what we do is not allowed. */
+int inject_filters_judge(const struct inject_filters *f, pid_t tid, struct err *err);
+
+/* Judges those of all threads, each of which is stopped for a moment (search.c). */
+int inject_judge_filters(struct inject *i, struct err *err);
 
 /* Finds a thread (search.c), diverts it, and calls `act` while it stands in our code; then gives it back. */
 struct inject_act {

@@ -27,7 +27,9 @@
 
 /* Behind others on a busy CPU, or where its group has used up its time, a thread comes to its stop late. */
 #define STOP_NS (500 * NS_PER_MS)
-#define ERESTARTNOHAND 514 /* include/linux/errno.h of the kernel */
+/* include/linux/errno.h of the kernel */
+#define ERESTARTNOHAND 514
+#define ERESTART_RESTARTBLOCK 516
 #define MOST_SECONDS (1u << 30)
 static const struct timespec BETWEEN = {.tv_nsec = 2 * NS_PER_MS};
 
@@ -218,6 +220,7 @@ static void pass_time(const struct search *s, pid_t tid, ptrace_gregs *r, uint64
 
 #define PC(r) ((r)->rip)
 #define SP(r) ((r)->rsp)
+#define RESULT(r) ((r)->rax)
 
 #else
 #error "written for x86-64"
@@ -490,6 +493,102 @@ static void search(struct search *s)
 	vec_release(&all);
 }
 
+/* ---- seccomp ---- */
+
+#define MOST_FILTERS 64u
+
+/* How many filters threads have that were judged, and others. */
+struct judged {
+	bool good[MOST_FILTERS], unseen[MOST_FILTERS];
+};
+
+/* Where going on with a call is what the filter forbids, the call is made anew. */
+static void restart_otherwise(ptrace_gregs *regs, const struct inject_filters *filters)
+{
+	if (call_of(regs) >= 0 && (int64_t)RESULT(regs) == -ERESTART_RESTARTBLOCK && !inject_filters_restart(filters))
+		RESULT(regs) = (unsigned long long)-ERESTARTNOHAND;
+}
+
+/* 0; -EAGAIN: it cannot be stopped now. */
+static int judge_thread(struct search *s, pid_t tid)
+{
+	struct inject_filters filters = {0};
+	struct candidate c = {.tid = tid};
+	struct thread_wait w;
+	ptrace_gregs regs;
+	int rc = thread_wait_read(s->i->pid, tid, &w, NULL);
+
+	if (rc || (w.blocked && (w.syscall < 0 || !safe_syscall(w.syscall, w.args))))
+		return -EAGAIN;
+	if (order_of(&w) == 2)
+		c.since_ns = waiting_since(s->i, tid);
+	rc = stop(s, tid);
+	if (rc)
+		return rc;
+	if (ptrace_get_regs(tid, &regs))
+		return -EAGAIN;
+	rc = inject_filters_read(tid, &filters, s->err);
+	restart_otherwise(&regs, &filters);
+	ptrace_set_regs(tid, &regs);
+	go_on(s, &c, &regs);
+	if (!rc)
+		rc = inject_filters_judge(&filters, tid, s->err);
+	inject_filters_release(&filters);
+	return rc == -ESRCH ? -EAGAIN : rc;
+}
+
+static int judge_one(struct search *s, pid_t tid, struct judged *j)
+{
+	unsigned filters = 0;
+	int mode = seccomp_mode(s->i->pid, tid, &filters), rc;
+
+	if (mode <= 0)
+		return 0;
+	if (mode == 1)
+		return err_set(s->err, EACCES, "thread %d is under strict seccomp: it may read, write and exit, and nothing else",
+			(int)tid);
+	filters = filters < MOST_FILTERS ? filters : MOST_FILTERS - 1;
+	rc = judge_thread(s, tid);
+	if (!rc)
+		j->good[filters] = true;
+	else if (rc == -EAGAIN)
+		j->unseen[filters] = true;
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+/* Those that cannot be stopped now have the filters of others with as many: they are inherited. */
+static bool all_judged(const struct judged *j)
+{
+	for (unsigned i = 0; i < MOST_FILTERS; i++)
+		if (j->unseen[i] && !j->good[i])
+			return false;
+	return true;
+}
+
+static void judge(struct search *s)
+{
+	struct pid_vec tids = {0};
+
+	for (;;) {
+		struct judged j = {0};
+
+		s->rc = proc_threads(s->i->pid, &tids, s->err);
+		vec_each(&tids, tid)
+			if (!s->rc && !s->anew)
+				s->rc = judge_one(s, *tid, &j);
+		if (s->rc || s->anew || all_judged(&j))
+			break;
+		if (clock_monotonic_ns() > s->until_ns) {
+			s->rc = err_set(s->err, EAGAIN, "the seccomp filters of process %d could not be read within %.1f s: its threads are in "
+				"calls that cannot be interrupted unnoticed", (int)s->i->pid,
+				(double)s->i->options.search_ns / (double)NS_PER_S);
+			break;
+		}
+		nanosleep(&BETWEEN, NULL);
+	}
+	vec_release(&tids);
+}
+
 static void *trace(void *arg)
 {
 	struct sched_param first = {.sched_priority = 1};
@@ -498,11 +597,14 @@ static void *trace(void *arg)
 	s->tracer = gettid();
 	/* Who stands stopped waits for us. Refused to most, and done without then. */
 	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first);
-	search(s);
+	if (s->act)
+		search(s);
+	else
+		judge(s);
 	return NULL;
 }
 
-int inject_divert(struct inject *i, const struct inject_act *act, struct err *err)
+static int run(struct inject *i, const struct inject_act *act, struct err *err)
 {
 	struct search s = {.i = i, .act = act, .err = err, .until_ns = clock_monotonic_ns() + i->options.search_ns};
 	sigset_t child, before;
@@ -520,7 +622,26 @@ int inject_divert(struct inject *i, const struct inject_act *act, struct err *er
 			pthread_join(thread, NULL);
 			ptrace_tracer_gone(s.tracer);
 		}
-	} while (!rc && s.anew);
+	} while (!rc && s.anew && clock_monotonic_ns() <= s.until_ns + NS_PER_S);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc ? err_errno(err, rc, "a thread to trace with") : s.rc;
+}
+
+int inject_divert(struct inject *i, const struct inject_act *act, struct err *err)
+{
+	return run(i, act, err);
+}
+
+int inject_judge_filters(struct inject *i, struct err *err)
+{
+	struct pid_vec tids = {0};
+	int rc = proc_threads(i->pid, &tids, err);
+	bool any = false;
+	unsigned count;
+
+	if (!rc)
+		vec_each(&tids, tid)
+			any |= seccomp_mode(i->pid, *tid, &count) > 0;
+	vec_release(&tids);
+	return any ? run(i, NULL, err) : rc;
 }

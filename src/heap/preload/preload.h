@@ -50,7 +50,8 @@ struct preload {
 	struct share_ring *rings;
 	uint8_t *filter_counts;
 	uint8_t *chunks;
-	struct walk_state *walks[SHARE_RINGS]; /* of the thread that owns the ring */
+	struct walk_state *walks[SHARE_RINGS]; /* of the thread that owns the ring, */
+	uint32_t walkers[SHARE_RINGS];         /* and its tid */
 };
 extern struct preload preload;
 
@@ -118,6 +119,9 @@ void preload_unshare(void);
 /* Gives the thread a ring, with its name as the first event. False: there is none. */
 bool thread_claim(struct thread *t);
 void thread_release(struct thread *t);
+
+/* Before the memory is shared with another collector. */
+void thread_leave_walks(void);
 void thread_ended(void *value); /* of `preload.key` */
 
 /* ---- ring.c ---- */

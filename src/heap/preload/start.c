@@ -460,16 +460,6 @@ bool preload_ready(struct thread *t)
 
 /* ---- attached ---- */
 
-/* A thread that is still walking for the last collector does so in memory of its own, which is empty. */
-static void leave_walks(void)
-{
-	for (uint32_t i = 0; i < SHARE_RINGS; i++) {
-		if (preload.walks[i] && walk_state_bytes)
-			sys3(SYS_madvise, preload.walks[i], walk_state_bytes(), MADV_DONTNEED);
-		preload.walks[i] = NULL;
-	}
-}
-
 static int share(const char *text)
 {
 	int fd;
@@ -489,7 +479,7 @@ static int share(const char *text)
 		return -ENOMEM;
 	}
 	preload.early = 0;
-	leave_walks();
+	thread_leave_walks();
 	fill_header();
 	return fd;
 }

@@ -6,6 +6,7 @@
  *
  * What a thread does after that (libc frees its memory, late destructors) goes into a ring that it borrows.
  */
+#include <errno.h>
 #include <linux/prctl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -69,13 +70,58 @@ static bool find_end(struct thread *t, struct share_ring *ring)
 	return t->used <= SHARE_CHUNK_ROOM && t->used % 8 == 0;
 }
 
-static struct walk_state *walk_of(uint32_t ring)
+/* What threads had for their walks when they were watched by another collector. One may still be in the middle of a walk, so
+ * it has its own again; that of one which is no more is anybody's. */
+static struct spare {
+	struct walk_state *walk;
+	uint32_t tid; /* 0: taken */
+} spares[SHARE_RINGS];
+static uint32_t spare_count;
+
+void thread_leave_walks(void)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < spare_count; i++)
+		if (spares[i].tid)
+			spares[kept++] = spares[i];
+	for (uint32_t i = 0; i < SHARE_RINGS; i++) {
+		/* Whoever is still in there finds it empty. */
+		if (preload.walks[i] && walk_state_bytes)
+			sys3(SYS_madvise, preload.walks[i], walk_state_bytes(), MADV_DONTNEED);
+		if (preload.walks[i] && kept < SHARE_RINGS)
+			spares[kept++] = (struct spare){preload.walks[i], preload.walkers[i]};
+		preload.walks[i] = NULL;
+	}
+	spare_count = kept;
+}
+
+static struct walk_state *take_spare(uint32_t tid)
+{
+	long pid = sys3(SYS_getpid, 0, 0, 0);
+
+	for (int own = 1; own >= 0; own--)
+		for (uint32_t i = 0; i < spare_count; i++) {
+			uint32_t who = __atomic_load_n(&spares[i].tid, __ATOMIC_RELAXED);
+
+			if (!who || (own ? who != tid : sys3(SYS_tgkill, pid, who, 0) != -ESRCH))
+				continue;
+			if (__atomic_compare_exchange_n(&spares[i].tid, &who, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+				return spares[i].walk;
+		}
+	return NULL;
+}
+
+static struct walk_state *walk_of(uint32_t ring, uint32_t tid)
 {
 	uint64_t bytes;
 	long at;
 
 	if (!walk_stack)
 		return NULL;
+	preload.walkers[ring] = tid;
+	if (!preload.walks[ring])
+		preload.walks[ring] = take_spare(tid);
 	if (preload.walks[ring]) {
 		walk_forget(preload.walks[ring]);
 		return preload.walks[ring];
@@ -122,7 +168,7 @@ bool thread_claim(struct thread *t)
 		return false;
 	}
 	t->ring = index + 1;
-	t->walk = walk_of(index);
+	t->walk = walk_of(index, tid);
 	t->told_rate = 0;
 	if (preload.has_key && !t->ended)
 		pthread_setspecific(preload.key, t);
