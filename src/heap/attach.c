@@ -26,6 +26,16 @@ static int open_and_load(pid_t pid, struct inject **ret, struct err *err)
 	return rc;
 }
 
+int heap_attach_possible(pid_t pid, struct err *err)
+{
+	struct inject *i;
+	int rc = inject_open(pid, NULL, &i, err);
+
+	if (!rc)
+		inject_close(i);
+	return rc;
+}
+
 static void finish(struct inject *i, struct heap_attached *ret)
 {
 	struct inject_stats stats;

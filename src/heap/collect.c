@@ -231,6 +231,7 @@ void heap_collector_free(struct heap_collector *c)
 		vec_release(&w->tids);
 		free(w);
 	}
+	collect_probes_free(c);
 	heap_readers_free(c->readers);
 	heap_rules_free(c->rules);
 	heap_model_free(c->model);
@@ -304,6 +305,8 @@ void collect_drain(struct heap_collector *c)
 {
 	for (unsigned i = 0; i < MOST_DRAINS && heap_readers_drain(c->readers, DRAIN_EVENTS) >= DRAIN_EVENTS; i++)
 		;
+	for (unsigned i = 0; i < MOST_DRAINS && collect_probes(c, DRAIN_EVENTS) >= DRAIN_EVENTS; i++)
+		;
 }
 
 static void take_hellos(struct heap_collector *c)
@@ -325,7 +328,7 @@ static void end_processes(struct heap_collector *c, const struct epoll_event *ev
 	bool drained = false;
 
 	for (int i = 0; i < count; i++) {
-		struct watched *w = events[i].data.u64 == HELLO
+		struct watched *w = events[i].data.u64 == HELLO || events[i].data.u64 == COLLECT_PROBES
 			? NULL
 			: c->watched[HEAP_SLOT((uint32_t)events[i].data.u64)];
 
@@ -362,6 +365,7 @@ static void take_news(struct heap_collector *c, uint64_t now_ns)
 			take_hellos(c);
 	end_processes(c, events, count, now_ns);
 	look_for_ends(c, now_ns);
+	collect_probes_ends(c, now_ns);
 }
 
 static uint64_t resident_bytes(const struct heap_collector *c)
@@ -370,6 +374,9 @@ static uint64_t resident_bytes(const struct heap_collector *c)
 
 	for (uint32_t i = 0; i < c->slots; i++)
 		if (c->watched[i] && !c->watched[i]->says && !usage_memory(c->watched[i]->pid, &bytes, NULL))
+			sum += bytes;
+	vec_each(&c->probed, it)
+		if (!collect_find((struct heap_collector *)c, it->pid) && !usage_memory(it->pid, &bytes, NULL))
 			sum += bytes;
 	return sum;
 }
@@ -387,6 +394,7 @@ static void write_moment(struct heap_collector *c, uint64_t now_ns)
 			collect_threads(c, c->watched[i], now_ns);
 			collect_unseen(c, c->watched[i], now_ns);
 		}
+	collect_probes_losses(c);
 	if (!records_time(c))
 		heap_model_write(c->model, c->writer, now_ns, resident_bytes(c), false);
 	c->moment_ns = now_ns + longer(MOMENT_NS, now_ns - c->start_ns, MOMENT_PART);
@@ -415,6 +423,9 @@ static uint64_t cpu_time(const struct heap_collector *c)
 	for (uint32_t i = 0; i < c->slots; i++)
 		if (c->watched[i] && !usage_cpu(c->watched[i]->pid, &ns, NULL))
 			sum += ns;
+	vec_each(&c->probed, it)
+		if (!collect_find((struct heap_collector *)c, it->pid) && !usage_cpu(it->pid, &ns, NULL))
+			sum += ns;
 	return sum;
 }
 
@@ -437,6 +448,8 @@ static void choose_rate(struct heap_collector *c, uint64_t now_ns)
 	for (uint32_t i = 0; rate != c->rate && i < c->slots; i++)
 		if (c->watched[i])
 			heap_readers_set_rate(c->readers, c->watched[i]->number, rate);
+	if (rate != c->rate && c->probes)
+		heap_probes_set_rate(c->probes, rate);
 	c->rate = rate;
 	c->rate_samples = totals.samples;
 	c->rate_cpu_ns = cpu_ns;
@@ -470,7 +483,7 @@ uint64_t heap_collector_step(struct heap_collector *c, uint64_t now_ns)
 		collect_python(c, c->watched[i], now_ns);
 		waits = waits || collect_python_waits(c->watched[i], now_ns);
 	}
-	events = heap_readers_drain(c->readers, DRAIN_EVENTS);
+	events = heap_readers_drain(c->readers, DRAIN_EVENTS) + collect_probes(c, DRAIN_EVENTS);
 	take_news(c, now_ns);
 	unfinished = heap_rules_work(c->rules, RULES_NS);
 	if (chooses_rate(c) && now_ns >= c->rate_ns)
@@ -490,6 +503,8 @@ void heap_collector_finish(struct heap_collector *c)
 	for (uint32_t i = 0; i < c->slots; i++)
 		if (c->watched[i])
 			heap_readers_stop(c->readers, c->watched[i]->number);
+	if (c->probes)
+		heap_probes_stop(c->probes);
 	take_news(c, clock_monotonic_ns());
 	collect_drain(c);
 	now = clock_monotonic_ns();
@@ -498,6 +513,7 @@ void heap_collector_finish(struct heap_collector *c)
 			collect_losses(c, c->watched[i]);
 			collect_threads(c, c->watched[i], now);
 		}
+	collect_probes_losses(c);
 	if (!records_time(c))
 		heap_model_write(c->model, c->writer, now, resident_bytes(c), true);
 }
@@ -509,4 +525,9 @@ void heap_collector_stats(const struct heap_collector *c, struct heap_collect_st
 	ret->rate = c->rate;
 	ret->refused = hello_refused(c->hello);
 	ret->bytes = heap_readers_bytes(c->readers);
+	ret->probed = c->probes;
+	if (c->probes) {
+		heap_probes_stats(c->probes, &ret->probes);
+		ret->bytes += ret->probes.bytes;
+	}
 }

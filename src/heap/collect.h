@@ -19,6 +19,7 @@
 #include "capture/writer.h"
 #include "heap/hello.h"
 #include "heap/model.h"
+#include "heap/probes.h"
 #include "heap/rate.h"
 #include "sample/session.h"
 
@@ -31,6 +32,7 @@ struct heap_collect_options {
 	 * call, of the time that its thread has run since the one before; and nothing is said of memory. */
 	uint64_t share_options;
 	struct heap_rate_wish wish; /* HEAP_SAMPLED: the rate is changed for that, from `rate` on */
+	bool probes_alone;      /* processes that probes see are not seen by the library as well */
 	pid_t only_pid;         /* this process alone, not those that it starts; 0: all that say hello */
 };
 
@@ -48,6 +50,14 @@ void heap_collector_only(struct heap_collector *c, pid_t pid);
 /* A process that was made to share its memory, which is `fd` (taken in any case). `own_pid` as it sees itself. */
 int heap_collector_add(
 	struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, enum heap_how how, struct err *err);
+
+/*
+ * Takes `probes` over, at `allocator` (a path to show). What they tell of is counted like the rest; both may see the same
+ * process, when it has two allocators. Once. 0, -errno.
+ */
+int heap_collector_probe(struct heap_collector *c, struct heap_probes *probes, const char *allocator);
+/* A process for them, that runs, or (`at_exec`) a child of ours that is about to call exec. */
+int heap_collector_probe_process(struct heap_collector *c, pid_t pid, bool at_exec, struct err *err);
 
 int heap_collector_fd(const struct heap_collector *c);
 
@@ -68,6 +78,8 @@ struct heap_collect_stats {
 	uint64_t rate;           /* now */
 	uint64_t time_samples, time_ns; /* with SHARE_OPTION_TIMES */
 	uint64_t raw_stacks;     /* that were walked here */
+	bool probed;
+	struct heap_probes_stats probes;
 	unsigned uncovered;      /* processes of which not everything is seen */
 	unsigned pythons;        /* processes whose stacks have their Python frames */
 	char no_python[200];     /* why another one that runs CPython has none; "" */

@@ -3,6 +3,8 @@
 #ifndef SONDE_HEAP_COLLECT_PRIV_H
 #define SONDE_HEAP_COLLECT_PRIV_H
 
+#include <sys/epoll.h>
+
 #include "base/vec.h"
 #include "heap/collect.h"
 #include "heap/notes.h"
@@ -28,6 +30,15 @@ struct watched {
 	struct watched_python *python; /* collect_python.c; NULL: there was nothing to keep so far */
 };
 
+/* A process that is seen by probes. */
+struct probed {
+	uint32_t number; /* of the model */
+	pid_t pid;
+	int pid_fd;
+};
+#define HEAP_PROBED_MOST 256u
+#define COLLECT_PROBES (UINT64_MAX - 1) /* in epoll_event.data */
+
 struct heap_collector {
 	struct session *session;
 	struct capture_writer *writer;
@@ -46,6 +57,11 @@ struct heap_collector {
 	bool changed;                            /* since the last point */
 	VEC(pid_t) unseen;                       /* children that took no library, and were told */
 	VEC(struct heap_tables_module) modules;  /* of the process that is looked at */
+	struct heap_probes *probes;              /* NULL: there are none */
+	VEC(struct probed) probed;
+	char probes_allocator[256];
+	uint64_t probes_ns, probes_lost;         /* of the last event; those that were told */
+	uint32_t probes_begun;
 	struct heap_collect_stats stats;
 };
 
@@ -98,6 +114,13 @@ void collect_mapped(struct heap_collector *c, struct watched *w, const struct he
 /* Another memory of the process said hello: those that are not mapped any more were of programs before exec, or of
  * objects that are gone. */
 void collect_said_over(struct heap_collector *c, const struct watched *by);
+
+/* collect_probes.c: reads what probes have written; how many events. */
+size_t collect_probes(struct heap_collector *c, size_t limit);
+/* Looks for processes that are gone. */
+void collect_probes_ends(struct heap_collector *c, uint64_t now_ns);
+void collect_probes_losses(struct heap_collector *c);
+void collect_probes_free(struct heap_collector *c);
 
 /* collect.c: whether the recording is one of memory, not of time. */
 bool collect_of_memory(const struct heap_collector *c);

@@ -87,41 +87,11 @@ void collect_modules_again(struct heap_collector *c, struct watched *w, uint64_t
 	publish(c, w, counted, ns);
 }
 
-/* ---- what is not seen, and whose malloc it is ---- */
-
-struct allocator {
-	char path[256];
-};
-
-/* Shared allocators that stand before the C library's. */
-static const char *const allocators[] = {"jemalloc", "tcmalloc", "mimalloc", "hoard", "snmalloc", "rpmalloc", "scudo"};
-
-static bool is_c_library(const char *base)
-{
-	return !strncmp(base, "libc.so", 7) || !strncmp(base, "libc-2", 6) || !strncmp(base, "libc.musl", 9) ||
-		!strncmp(base, "ld-musl", 7);
-}
-
-static int find_allocator(void *ctx, const struct proc_mapping *m)
-{
-	struct allocator *found = ctx;
-	const char *slash = strrchr(m->path, '/'), *base = slash ? slash + 1 : m->path;
-
-	if (!m->exec || m->path[0] != '/')
-		return 0;
-	if (is_c_library(base) && !found->path[0])
-		snprintf(found->path, sizeof(found->path), "%s", m->path);
-	for (size_t i = 0; i < sizeof(allocators) / sizeof(allocators[0]); i++)
-		if (!strncmp(base, "lib", 3) && strstr(base, allocators[i])) {
-			snprintf(found->path, sizeof(found->path), "%s", m->path);
-			return 1;
-		}
-	return 0;
-}
+/* ---- what is not seen ---- */
 
 /* A short program may be gone as soon as it may go on: what it is is looked up before. */
 struct identity {
-	struct allocator allocator;
+	char allocator[256];
 	int exe_fd;
 };
 
@@ -132,7 +102,7 @@ static void identify(const struct watched *w, struct identity *ret)
 	*ret = (struct identity){0};
 	snprintf(exe, sizeof(exe), "/proc/%d/exe", (int)w->pid);
 	ret->exe_fd = open(exe, O_RDONLY | O_CLOEXEC);
-	proc_each_mapping(w->pid, find_allocator, &ret->allocator, NULL);
+	heap_cover_allocator(w->pid, ret->allocator, sizeof(ret->allocator));
 }
 
 static void write_heap(struct heap_collector *c, struct watched *w, const struct identity *who, enum heap_how how,
@@ -142,7 +112,7 @@ static void write_heap(struct heap_collector *c, struct watched *w, const struct
 	char exe[48];
 
 	snprintf(exe, sizeof(exe), "/proc/self/fd/%d", who->exe_fd);
-	if (who->exe_fd >= 0)
+	if (who->exe_fd >= 0 && !(c->probes && heap_probes_watches(c->probes, w->pid)))
 		heap_cover_file(exe, &cover);
 
 	struct record_heap record = {
@@ -152,7 +122,7 @@ static void write_heap(struct heap_collector *c, struct watched *w, const struct
 		.precision = (uint8_t)c->options.precision,
 		.how = (uint8_t)how,
 		.maps = (c->options.share_options & SHARE_OPTION_MAPS) != 0,
-		.allocator = capture_string(c->writer, who->allocator.path[0] ? who->allocator.path : NULL),
+		.allocator = capture_string(c->writer, who->allocator[0] ? who->allocator : NULL),
 		.uncovered = capture_string(c->writer, cover.kind == HEAP_OWN_ALLOCATOR ? cover.words : NULL),
 	};
 	w->record = record;
@@ -237,6 +207,14 @@ int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, en
 
 	if (rc)
 		return rc;
+	if (c->probes && c->options.probes_alone && !says && heap_probes_watches(c->probes, pid)) {
+		turn_away(c, number);
+		return 0;
+	}
+	if (c->probes && HEAP_SLOT(number) >= HEAP_PROCESSES - HEAP_PROBED_MOST) {
+		turn_away(c, number);
+		return err_set(err, EMFILE, "too many programs at once");
+	}
 	w = c->options.only_pid && c->options.only_pid != pid ? NULL : calloc(1, sizeof(*w));
 	if (!w) {
 		turn_away(c, number);
@@ -348,7 +326,7 @@ static void look_at_child(struct heap_collector *c, pid_t pid, uint64_t now_ns)
 	snprintf(exe, sizeof(exe), "/proc/%d/exe", (int)pid);
 	heap_cover_file(exe, &cover);
 	/* Else it has not allocated anything yet, or changed its environment. */
-	if (cover.kind != HEAP_NOT_PRELOADED || vec_push(&c->unseen, pid))
+	if ((cover.kind != HEAP_NOT_PRELOADED && cover.kind != HEAP_STATIC) || vec_push(&c->unseen, pid))
 		return;
 
 	struct record_heap record = {

@@ -18,9 +18,9 @@
 /* A script's interpreter may be a script; the kernel follows as many (fs/exec.c, exec_binprm). */
 #define MOST_SCRIPTS 5u
 
-static void refuse(struct heap_cover *ret, const char *words)
+static void refuse(struct heap_cover *ret, enum heap_cover_kind kind, const char *words)
 {
-	ret->kind = HEAP_NOT_PRELOADED;
+	ret->kind = kind;
 	snprintf(ret->words, sizeof(ret->words), "%s", words);
 }
 
@@ -81,18 +81,25 @@ static void look_at(struct elf_file *f, struct heap_cover *ret)
 	const char *found = NULL;
 
 	if (!elf_file_has_interpreter(f)) {
-		refuse(ret, "is statically linked: no library can be loaded into it, so its allocations cannot be "
-			"seen. Link it dynamically; where its time goes shows \"sonde record\"");
+		refuse(ret, HEAP_STATIC, "is statically linked: no library can be loaded into it");
 		return;
 	}
 	elf_file_each_symbol(f, look_for_malloc, &found);
 	if (!found)
 		return;
 	ret->kind = HEAP_OWN_ALLOCATOR;
+	ret->own_malloc = !strcmp(found, "malloc");
 	snprintf(ret->words, sizeof(ret->words),
 		"has an allocator of its own (%s is in the program itself): what is allocated with that is not seen. "
-		"Link the allocator as a shared library to have all of it",
+		"Link the allocator as a shared library to have all of it, or leave it to probes (root, or CAP_BPF and CAP_PERFMON)",
 		found);
+}
+
+void heap_cover_program(const char *path, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s", path);
+	for (unsigned i = 0; i < MOST_SCRIPTS && script_interpreter(ret, ret, size); i++)
+		;
 }
 
 void heap_cover_file(const char *path, struct heap_cover *ret)
@@ -102,15 +109,13 @@ void heap_cover_file(const char *path, struct heap_cover *ret)
 	int fd;
 
 	*ret = (struct heap_cover){0};
-	snprintf(file, sizeof(file), "%s", path);
-	for (unsigned i = 0; i < MOST_SCRIPTS && script_interpreter(file, file, sizeof(file)); i++)
-		;
+	heap_cover_program(path, file, sizeof(file));
 	if (proc_is_32bit_file(file)) {
-		refuse(ret, "is a 32-bit program: sonde watches 64-bit programs only");
+		refuse(ret, HEAP_NOT_PRELOADED, "is a 32-bit program: sonde watches 64-bit programs only");
 		return;
 	}
 	if (gains_rights(file)) {
-		refuse(ret, "gains rights when it is started (setuid, setgid or file capabilities), so the loader takes "
+		refuse(ret, HEAP_NOT_PRELOADED, "gains rights when it is started (setuid, setgid or file capabilities), so the loader takes "
 			"no library from us; run it as the user it changes to");
 		return;
 	}
@@ -118,4 +123,45 @@ void heap_cover_file(const char *path, struct heap_cover *ret)
 	if (fd >= 0 && !elf_file_open_fd(fd, file, &f, NULL))
 		look_at(f, ret);
 	elf_file_free(f);
+}
+
+/* ---- a process: whose malloc it is ---- */
+
+struct allocator {
+	char path[256];
+};
+
+/* Shared allocators that stand before the C library's. */
+static const char *const allocators[] = {"jemalloc", "tcmalloc", "mimalloc", "hoard", "snmalloc", "rpmalloc", "scudo"};
+
+static bool is_c_library(const char *base)
+{
+	return !strncmp(base, "libc.so", 7) || !strncmp(base, "libc-2", 6) || !strncmp(base, "libc.musl", 9) ||
+		!strncmp(base, "ld-musl", 7);
+}
+
+static int find_allocator(void *ctx, const struct proc_mapping *m)
+{
+	struct allocator *found = ctx;
+	const char *slash = strrchr(m->path, '/'), *base = slash ? slash + 1 : m->path;
+
+	if (!m->exec || m->path[0] != '/')
+		return 0;
+	if (is_c_library(base) && !found->path[0])
+		snprintf(found->path, sizeof(found->path), "%s", m->path);
+	for (size_t i = 0; i < sizeof(allocators) / sizeof(allocators[0]); i++)
+		if (!strncmp(base, "lib", 3) && strstr(base, allocators[i])) {
+			snprintf(found->path, sizeof(found->path), "%s", m->path);
+			return 1;
+		}
+	return 0;
+}
+
+int heap_cover_allocator(pid_t pid, char *ret, size_t size)
+{
+	struct allocator found = {0};
+	int rc = proc_each_mapping(pid, find_allocator, &found, NULL);
+
+	snprintf(ret, size, "%s", found.path);
+	return rc < 0 ? rc : found.path[0] ? 0 : -ENOENT;
 }

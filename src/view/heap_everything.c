@@ -131,7 +131,9 @@ static int everything(struct heap_text *v)
 			buf_str(v->out, ", allocator of ");
 			words_text(v->out, process->allocator);
 		}
-		buf_str(v->out, process->how == HEAP_LAUNCHED ? ", from its start\n" : ", attached: what it had before is not known\n");
+		buf_str(v->out, process->how == HEAP_LAUNCHED ? ", from its start\n"
+			: process->how == HEAP_PROBES ? ", by probes in the kernel: what it had before them is not known\n"
+						      : ", attached: what it had before is not known\n");
 	}
 	rc = rc ? rc : heap_text_table(v, v->o->top ? v->o->top : v->spots.spots.len);
 	heap_text_histograms(v, NULL, 0);

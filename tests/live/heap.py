@@ -212,7 +212,7 @@ def output_and_status_are_those_of_the_command():
 
 @test
 def what_cannot_be_seen_is_said_before_it_starts():
-    done = sonde("heap", "-o", work("x"), "--", program("heap_truth", "static"), "leaks")
+    done = sonde("heap", "--exact", "-o", work("x"), "--", program("heap_truth", "static"), "leaks")
     expect(done, 1, "statically linked")
     check(not done.stdout and not os.path.exists(work("x")), "it was started")
     setuid = work("setuid")
@@ -243,7 +243,7 @@ def an_allocator_in_the_program_is_told():
                 "int main(void) { volatile char *p = malloc(100); p[0] = 3; return p[0]; }\n")
     check(run(["gcc", "-fno-builtin", "-o", work("own"), source]).returncode == 0, "no compiler")
     path = work("out.sonde")
-    expect(sonde("heap", "-o", path, "--", work("own")), 3, "an allocator of its own")
+    expect(sonde("heap", "--exact", "-o", path, "--", work("own")), 3, "an allocator of its own")
     check("allocator of its own" in heap_of(path)["processes"][0].get("uncovered", ""), "the recording does not say so")
 
 

@@ -333,7 +333,7 @@ def what_is_under_strict_seccomp():
 @test
 def what_cannot_be_attached_to():
     static = start([program("taken", "static"), "nanosleep", "100"])
-    expect(sonde("heap", "-p", static.pid, "-o", work("out.sonde"), "-d", "1"), 1, "static")
+    expect(sonde("heap", "--exact", "-p", static.pid, "-o", work("out.sonde"), "-d", "1"), 1, "static")
     check(not os.path.exists(work("out.sonde")), "an empty file is left")
     expect(sonde("heap", "-p", static.pid, "--", "true"), 2, "one of them")
 

@@ -34,8 +34,10 @@ int heap_attach(struct heap_recording *r, struct err *err)
 	r->pid_fd = (int)syscall(SYS_pidfd_open, r->pid, 0);
 	if (r->pid_fd < 0)
 		return err_errno(err, errno, "process %d", (int)r->pid);
-	rc = share(r, err);
-	if (!rc) {
+	rc = r->probes_wanted ? heap_place_probes(r, r->pid, false, err) : 0;
+	if (!rc && !r->probes_alone)
+		rc = share(r, err);
+	if (!rc && !r->probes_alone) {
 		heap_collector_step(r->collector, clock_monotonic_ns());
 		rc = heap_attach_begin(r->pid, &r->attach, err);
 		r->attached = !rc;

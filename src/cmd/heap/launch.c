@@ -29,14 +29,7 @@ int heap_check_command(struct heap_recording *r, struct err *err)
 	char path[PATH_MAX];
 	int rc = child_find(r->command[0], path, sizeof(path), err);
 
-	if (rc)
-		return rc;
-	heap_cover_file(path, &r->cover);
-	if (r->cover.kind == HEAP_NOT_PRELOADED)
-		return err_set(err, EOPNOTSUPP, "%s %s", path, r->cover.words);
-	if (r->cover.kind == HEAP_OWN_ALLOCATOR)
-		cmd_note(NAME, "%s %s", path, r->cover.words);
-	return 0;
+	return rc ? rc : heap_choose_way_of_command(r, path, err);
 }
 
 static void nothing(int signal)
@@ -87,12 +80,15 @@ static void write_meta(const struct heap_recording *r)
 		"that were taken; what it used after the last one is in none");
 }
 
-static void choose(const struct heap_record_args *args, struct heap_collect_options *ret)
+static void choose(const struct heap_recording *r, struct heap_collect_options *ret)
 {
+	const struct heap_record_args *args = r->args;
+
 	*ret = (struct heap_collect_options){
 		.precision = args->exact ? HEAP_EXACT : args->every_calls ? HEAP_CALLS : HEAP_SAMPLED,
 		.rate = args->exact ? 0 : args->every_calls ? args->every_calls : args->sample_bytes,
 		.wish = args->wish,
+		.probes_alone = r->probes_alone,
 		.share_options = (args->free_stacks ? SHARE_OPTION_FREE_STACKS : 0) | (args->time ? SHARE_OPTION_TIMES : 0) |
 			(args->maps ? SHARE_OPTION_MAPS : 0),
 	};
@@ -107,7 +103,7 @@ int heap_open(struct heap_recording *r, struct err *err)
 
 	sigaction(SIGXFSZ, &action, NULL);
 	rc = r->pid ? 0 : heap_library_new(&r->library, err);
-	choose(r->args, &options);
+	choose(r, &options);
 	if (!rc)
 		rc = capture_writer_create(r->args->output, &r->writer, err);
 	if (!rc)
@@ -197,12 +193,14 @@ int heap_start(struct heap_recording *r, struct err *err)
 	if (r->args->no_children)
 		heap_collector_only(r->collector, r->child.pid);
 	r->pid_fd = (int)syscall(SYS_pidfd_open, r->child.pid, 0);
-	if (r->pid_fd < 0) {
+	if (r->pid_fd < 0)
 		rc = err_errno(err, errno, "process %d", (int)r->child.pid);
+	else if (r->probes_wanted)
+		rc = heap_place_probes(r, r->child.pid, true, err);
+	if (rc)
 		child_abandon(&r->child);
-	} else {
+	else
 		rc = child_go(&r->child, r->command[0], err);
-	}
 	if (rc)
 		r->child.pid = 0;
 	return rc;

@@ -71,6 +71,9 @@ static const struct option_spec options[] = {
 	OPTION_STRING('p', "pid", struct heap_record_args, pid, "PID",
 		"a program that runs already, by number or name: our library is put into it, and taken out of the way at "
 		"the end; what it allocated before is not seen"),
+	OPTION_STRING(0, "allocator", struct heap_record_args, allocator, "PREFIX",
+		"the program has an allocator of its own whose functions are called PREFIXmalloc, PREFIXfree and so on: probes see "
+		"it (those of jemalloc, tcmalloc, mimalloc and rpmalloc are known)"),
 	OPTION_STRING('o', "output", struct heap_record_args, output, "FILE",
 		"where to write (default " DEFAULT_HEAP_RECORDING ")"),
 	OPTION_DURATION('d', "duration", struct heap_record_args, duration_ns, "TIME", 1, UINT64_MAX / 2,
@@ -85,8 +88,8 @@ static const struct options_usage usage = {
 	.command = NAME,
 	.arguments = "-- CMD ARGS... | -p PID",
 	.about = "Runs CMD and writes down who allocates what: what is live, what was live at the peak, what leaks, what is only "
-		 "churn. CMD is never stopped, and what it starts is watched as well; ends with its exit status. A program has to be "
-		 "linked dynamically and to take its allocator from a library. docs/HEAP.md",
+		 "churn. CMD is never stopped, and what it starts is watched as well; ends with its exit status. What takes no library, "
+		 "because it is linked statically or has an allocator of its own, is seen by probes in the kernel. docs/HEAP.md",
 	.options = options,
 	.examples =
 		{
@@ -125,6 +128,7 @@ static int check(struct heap_recording *r)
 static void release(struct heap_recording *r)
 {
 	heap_collector_free(r->collector);
+	free(r->entries);
 	session_free(r->session);
 	capture_writer_abandon(r->writer);
 	if (r->pid_fd >= 0)
@@ -156,6 +160,8 @@ static int record(struct heap_recording *r)
 	struct err err = {0};
 	int rc = r->args->pid ? target_find(r->args->pid, &r->pid, &err) : heap_check_command(r, &err), status;
 
+	if (!rc && r->pid)
+		rc = heap_choose_way(r, &err);
 	child_inherits_now(&r->inherits);
 	cmd_fill_standard_descriptors();
 	if (!rc)
@@ -186,7 +192,7 @@ static int record(struct heap_recording *r)
 bool heap_record_is_meant(int argc, char **argv)
 {
 	static const char *const own[] = {
-		"--exact", "--sample", "--overhead", "--error", "--no-children", "--free-stacks", "--maps"};
+		"--exact", "--sample", "--allocator", "--overhead", "--error", "--no-children", "--free-stacks", "--maps"};
 	/* Of questions that nothing is put into the process for. */
 	static const char *const others[] = {"--census", "--every", "--times", "--why-alive", "--paths", "--all", "-a", "--top",
 		"-n", "--json", "--core", "--root", "--rss"};

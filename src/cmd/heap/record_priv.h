@@ -3,7 +3,8 @@
  * Recording allocations, in the order in which things happen:
  *
  *	record.c   what was asked for; the whole story
- *	launch.c   what can be seen of the program; starts it with our library
+ *	probes.c   what can be seen of the program, and how
+ *	launch.c   starts it with our library
  *	attach.c   or puts that into one that runs, and takes it back
  *	run.c      the loop, until something ends it; the end of the file
  *	tell.c     what was seen
@@ -11,6 +12,7 @@
 #ifndef SONDE_CMD_HEAP_RECORD_PRIV_H
 #define SONDE_CMD_HEAP_RECORD_PRIV_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,7 +22,9 @@
 #include "heap/attach.h"
 #include "heap/collect.h"
 #include "heap/cover.h"
+#include "heap/entries.h"
 #include "heap/library.h"
+#include "heap/probes.h"
 #include "os/child.h"
 #include "sample/session.h"
 
@@ -31,7 +35,7 @@ struct heap_record_args {
 	bool sample_auto;
 	struct heap_rate_wish wish;
 	uint64_t sample_bytes, every_calls, duration_ns;
-	const char *output, *pid;
+	const char *output, *pid, *allocator;
 };
 
 struct heap_recording {
@@ -41,6 +45,10 @@ struct heap_recording {
 	bool attached; /* its calls are led to us */
 	struct heap_attached attach;
 	struct heap_cover cover;
+	struct heap_entries *entries; /* where to put probes */
+	char probed_path[PATH_MAX + 32], probed_shown[PATH_MAX]; /* in which file, as we reach it and as it is called */
+	bool probes_wanted, probes_in_library;
+	bool probes_alone; /* our library would see nothing, or the same once more */
 	struct thread_selection selection;
 	struct child child;
 	struct child_inherits inherits;
@@ -57,6 +65,13 @@ struct heap_recording {
 	struct session_stats session_stats;
 	struct term term;
 };
+
+/* probes.c: chooses, and says what stays unseen; after that probes_wanted says whether they are to be placed. */
+int heap_choose_way(struct heap_recording *r, struct err *err); /* of r->pid */
+int heap_choose_way_of_command(struct heap_recording *r, const char *path, struct err *err);
+int heap_plan_probes(struct heap_recording *r, const char *path, const char *shown, struct err *err);
+int heap_place_probes(struct heap_recording *r, pid_t pid, bool at_exec, struct err *err);
+void heap_tell_probes(const struct heap_recording *r);
 
 /* launch.c */
 int heap_check_command(struct heap_recording *r, struct err *err);

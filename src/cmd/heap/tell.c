@@ -79,7 +79,7 @@ static void tell_losses(const struct heap_recording *r)
 		if (count)
 			fprintf(stderr, "  %llu %s\n", (unsigned long long)count, losses[i].words);
 	}
-	unsigned unseen = r->stats.uncovered - (r->cover.kind == HEAP_OWN_ALLOCATOR && r->stats.uncovered);
+	unsigned unseen = r->stats.uncovered - (r->cover.kind == HEAP_OWN_ALLOCATOR && !r->probes_wanted && r->stats.uncovered);
 
 	if (unseen)
 		fprintf(stderr, "  %u process%s could not be seen, or not wholly: sonde report says which and why\n", unseen,
@@ -202,10 +202,11 @@ void heap_tell(const struct heap_recording *r)
 	fprintf(stderr, ", %u process%s, %.1f s, %llu KB; sonde used %.1f %% of a CPU\n", r->stats.processes,
 		r->stats.processes == 1 ? "" : "es", (double)ns / 1e9, (unsigned long long)(r->file_bytes + 1023) / 1024,
 		ns ? 100 * (double)r->cost.sampler_cpu_ns / (double)ns : 0);
-	if (r->pid)
+	if (r->attach.slots)
 		fprintf(stderr, "  attached to %u calls and pointers of %u files; no thread stood still for longer than %.2f ms, "
 			"%u times %.2f ms in all\n", r->attach.slots, r->attach.objects, (double)r->attach.longest_stop_ns / 1e6,
 			r->attach.stops, (double)r->attach.stopped_ns / 1e6);
+	heap_tell_probes(r);
 	if (!r->stats.processes) {
 		tell_turned_away(r);
 		if (!r->stats.turned_away)
