@@ -55,8 +55,13 @@ static enum seccomp_says tried(const struct sock_filter *filter, size_t count, i
 
 static void same(const struct sock_filter *filter, size_t count, int number, uint64_t first, enum seccomp_says expected)
 {
+	enum seccomp_says kernel = tried(filter, count, number, first);
+
 	check_u64(says(filter, count, number, first), expected);
-	check_u64(tried(filter, count, number, first), expected);
+	if (kernel == SECCOMP_UNSURE)
+		skip("seccomp filters cannot be made here");
+	else
+		check_u64(kernel, expected);
 }
 #define SAME(filter, number, first, expected) same(filter, COUNT(filter), number, first, expected)
 
@@ -130,12 +135,18 @@ TEST(modes)
 	check_u64(seccomp_mode(getpid(), getpid(), &filters) & ~2, 0);
 	child = fork();
 	if (!child) {
-		prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
+		if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0))
+			_exit(1);
 		for (;;)
 			;
 	}
-	for (int i = 0; i < 1000 && seccomp_mode(child, child, &filters) != 1; i++)
+	for (int i = 0; i < 1000 && seccomp_mode(child, child, &filters) != 1; i++) {
+		if (waitpid(child, NULL, WNOHANG) == child) {
+			skip("strict mode cannot be had here");
+			return;
+		}
 		usleep(1000);
+	}
 	check_u64(seccomp_mode(child, child, &filters), 1);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);

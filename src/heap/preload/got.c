@@ -122,7 +122,13 @@ bool got_find_real(void)
 	return true;
 }
 
+enum { NOTHING, LOOK, PATCH, RESTORE };
+/* With the loader's lock. Volatile: the compiler does not see that dlsym() leads back here. */
+static volatile int job;
+
 /* ---- objects ---- */
+
+#define WANTED 48u
 
 struct object {
 	uint64_t base, low, high;         /* [low, high): its memory */
@@ -130,8 +136,14 @@ struct object {
 	uint64_t sealed_low, sealed_high; /* pages that the loader has made read-only */
 	const Elf64_Sym *symbols;
 	const char *strings;
+	const uint32_t *hash;             /* DT_GNU_HASH; NULL: it has none */
 	const Elf64_Rela *tables[2];
 	uint64_t bytes[2];
+	uint64_t relative;                /* the first ones of tables[0] are of no symbol */
+	/* Its symbols of our names, by number, where `hash` told; the bits are those of their numbers modulo 64. */
+	struct { uint32_t symbol; const struct name *name; } wanted[WANTED];
+	uint32_t wanted_count;
+	uint64_t wanted_bits;
 	bool open;    /* what was sealed is writable for now */
 	bool touched;
 };
@@ -171,6 +183,12 @@ static void read_dynamic(struct object *o, const Elf64_Dyn *d)
 		case DT_PLTRELSZ:
 			o->bytes[1] = d->d_un.d_val;
 			break;
+		case DT_RELACOUNT:
+			o->relative = d->d_un.d_val;
+			break;
+		case DT_GNU_HASH:
+			o->hash = (const uint32_t *)at(o, d->d_un.d_ptr);
+			break;
 		default:
 			break;
 		}
@@ -197,6 +215,85 @@ static void read_segment(struct object *o, const Elf64_Phdr *p, const Elf64_Phdr
 	}
 }
 
+/* ---- symbols ---- */
+
+static bool want(struct object *o, uint32_t symbol, const struct name *name)
+{
+	if (o->wanted_count == WANTED)
+		return false;
+	o->wanted[o->wanted_count].symbol = symbol;
+	o->wanted[o->wanted_count++].name = name;
+	o->wanted_bits |= 1ull << (symbol & 63);
+	return true;
+}
+
+static uint32_t hash_of(const char *name)
+{
+	uint32_t h = 5381;
+
+	for (; *name; name++)
+		h = h * 33 + (unsigned char)*name;
+	return h;
+}
+
+/* Those that it defines. What is hashed: bucket by bucket, the last of each with bit 0. */
+static bool want_defined(struct object *o, const struct name *name)
+{
+	uint32_t buckets = o->hash[0], first = o->hash[1], words = o->hash[2], h = hash_of(name->name);
+	const uint64_t *bloom = (const uint64_t *)(const void *)(o->hash + 4);
+	const uint32_t *bucket = (const uint32_t *)(const void *)(bloom + words), *chain = bucket + buckets;
+	uint64_t word;
+	uint32_t i;
+
+	if (!buckets || !words)
+		return true;
+	word = bloom[h / 64 % words];
+	i = bucket[h % buckets];
+	if (!(word >> (h & 63) & word >> (h >> o->hash[3] & 63) & 1) || i < first)
+		return true;
+	for (;; i++) {
+		uint32_t its = chain[i - first];
+
+		if ((its | 1) == (h | 1) && same(o->strings + o->symbols[i].st_name, name->name) && !want(o, i, name))
+			return false;
+		if (its & 1)
+			return true;
+	}
+}
+
+/* Big libraries have tens of thousands of relocations, and a look at the name of each is a cache miss or two. So the symbols are
+ * found first: what is not defined stands before all that is hashed. */
+static void find_symbols(struct object *o)
+{
+	bool all = true;
+
+	if (!o->hash)
+		return;
+	for (uint32_t i = 1; i < o->hash[1] && all; i++) {
+		const struct name *name = name_of(o->strings + o->symbols[i].st_name);
+
+		all = !name || want(o, i, name);
+	}
+	for (uint32_t i = 0; i < NAMES && all; i++)
+		all = want_defined(o, &names[i]);
+	if (!all)
+		o->hash = NULL; /* more than anybody has: each is looked at */
+}
+
+static const struct name *name_of_symbol(const struct object *o, uint32_t symbol)
+{
+	if (!o->hash)
+		return name_of(o->strings + o->symbols[symbol].st_name);
+	if (!(o->wanted_bits >> (symbol & 63) & 1))
+		return NULL;
+	for (uint32_t i = 0; i < o->wanted_count; i++)
+		if (o->wanted[i].symbol == symbol)
+			return o->wanted[i].name;
+	return NULL;
+}
+
+/* ---- one object ---- */
+
 static bool holds(const struct object *o, const void *address)
 {
 	return (uint64_t)address >= o->low && (uint64_t)address < o->high;
@@ -217,7 +314,11 @@ static bool read_object(struct object *o, const struct dl_phdr_info *info)
 	if (loader && holds(o, (void *)loader) && !holds(o, *(void **)&real.malloc))
 		return false;
 	read_dynamic(o, (const Elf64_Dyn *)(o->base + dynamic->p_vaddr));
-	return o->symbols && o->strings;
+	if (!o->symbols || !o->strings)
+		return false;
+	if (job != RESTORE)
+		find_symbols(o);
+	return true;
 }
 
 /* ---- words ---- */
@@ -252,7 +353,7 @@ static const struct name *word_of(const struct object *o, const Elf64_Rela *r, v
 		return NULL;
 	*ret_slot = (void **)slot;
 	*ret_lazy = type == RELOC_SLOT;
-	return name_of(o->strings + o->symbols[symbol].st_name);
+	return name_of_symbol(o, symbol);
 }
 
 typedef void visit(struct object *o, const struct name *name, void **slot, bool lazy);
@@ -262,7 +363,7 @@ static void each_word(struct object *o, visit *fn)
 	for (int table = 0; table < 2; table++) {
 		uint64_t count = o->tables[table] ? o->bytes[table] / sizeof(Elf64_Rela) : 0;
 
-		for (uint64_t i = 0; i < count; i++) {
+		for (uint64_t i = table ? 0 : o->relative; i < count; i++) {
 			void **slot;
 			bool lazy;
 			const struct name *name = word_of(o, &o->tables[table][i], &slot, &lazy);
@@ -349,10 +450,6 @@ static void restore(struct object *o)
 }
 
 /* ---- with the loader's lock ---- */
-
-enum { NOTHING, LOOK, PATCH, RESTORE };
-/* Volatile: the compiler does not see that dlsym() leads back here. */
-static volatile int job;
 
 static int one_object(struct dl_phdr_info *info, size_t size, void *ctx)
 {
