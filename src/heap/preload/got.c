@@ -380,6 +380,9 @@ static void each_word(struct object *o, visit *fn)
 static struct {
 	void *other;
 	uint32_t plain, others;
+	/* An executable with a fixed address that takes the function's address has an entry of its own for it, which jumps
+	 * through the word there; for everybody that is the function by its name. */
+	void *entry;
 } held[NAMES];
 
 static void look(struct object *o, const struct name *name, void **slot, bool lazy)
@@ -387,9 +390,13 @@ static void look(struct object *o, const struct name *name, void **slot, bool la
 	void *value = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 	uint32_t i = (uint32_t)(name - names);
 
+	if (lazy && *name->next && holds(o, *name->next) && !holds(o, value)) {
+		held[i].entry = *name->next;
+		__atomic_store_n(name->next, value, __ATOMIC_RELEASE);
+	}
 	if (value == *name->next)
 		held[i].plain++;
-	else if (value && !((uint64_t)value >= o->code_low && (uint64_t)value < o->code_high) && (uint64_t)value > 65536) {
+	else if (value && value != held[i].entry && !((uint64_t)value >= o->code_low && (uint64_t)value < o->code_high) && (uint64_t)value > 65536) {
 		if (!held[i].other)
 			held[i].other = value;
 		held[i].others += value == held[i].other;
