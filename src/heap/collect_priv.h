@@ -101,8 +101,11 @@ void collect_python(struct heap_collector *c, struct watched *w, uint64_t now_ns
 bool collect_python_waits(const struct watched *w, uint64_t now_ns);
 void collect_python_code(struct heap_collector *c, struct watched *w, const struct heap_event *e);
 void collect_python_call(struct watched *w, uint64_t pc);
-/* The stack of a node SHARE_PAIR. */
-uint32_t collect_python_stack(struct heap_collector *c, struct watched *w, const struct heap_node *pair);
+/* The stack of a node that is no native frame, which is `at`. */
+uint32_t collect_python_stack(struct heap_collector *c, struct watched *w, uint32_t node, const struct heap_node *at);
+/* The stack of an event that could not be walked in the program, with the Python frames of its node. */
+uint32_t collect_python_walked(
+	struct heap_collector *c, struct watched *w, const struct heap_event *e, const struct raw_stack *raw);
 void collect_python_free(struct heap_collector *c, struct watched *w);
 
 /* collect_said.c: an event of a program that says things itself. */

@@ -28,6 +28,7 @@
 #define CLOSELY_NS (2 * NS_PER_S)
 
 #define MOST_DEEP 40000u
+#define MOST_WALKED 4096u /* frames of a stack that is walked here */
 #define MOST_CALLS 4096u /* different ones that are remembered */
 
 struct code_told {
@@ -423,20 +424,17 @@ static uint32_t put_python(struct heap_collector *c, struct watched *w, uint32_t
 	return stack;
 }
 
-uint32_t collect_python_stack(struct heap_collector *c, struct watched *w, const struct heap_node *pair)
+/* Of both, as they were read. */
+static uint32_t put_together(struct heap_collector *c, struct watched *w, bool native_whole, bool python_whole)
 {
 	struct watched_python *p = w->python;
-	uint32_t stack = CAPTURE_NONE;
+	uint32_t stack = native_whole ? CAPTURE_NONE : session_truncated(c->session);
 	size_t placed;
 
-	if (!p || !p->done)
-		return session_truncated(c->session);
-	if (read_native(c, w, pair->parent) != SHARE_STACK_ROOT)
-		stack = session_truncated(c->session);
-	if (read_python(c, w, pair->pc) != SHARE_STACK_ROOT)
-		stack = session_called_python(c->session, stack, NULL, (struct python_position){0});
 	if (!pair_calls(p))
 		return session_truncated(c->session);
+	if (!python_whole)
+		stack = session_called_python(c->session, stack, NULL, (struct python_position){0});
 	placed = p->before.len ? p->before.data[p->before.len - 1] : 0;
 	stack = put_python(c, w, stack, placed, p->python.len);
 	for (size_t i = p->native.len; i-- > 0;) {
@@ -446,4 +444,30 @@ uint32_t collect_python_stack(struct heap_collector *c, struct watched *w, const
 		stack = put_python(c, w, stack, i ? p->before.data[i - 1] : 0, p->before.data[i]);
 	}
 	return stack;
+}
+
+uint32_t collect_python_stack(struct heap_collector *c, struct watched *w, uint32_t node, const struct heap_node *at)
+{
+	bool pair = SHARE_DETAIL_KIND(at->detail) == SHARE_PAIR, native_whole, python_whole;
+
+	if (!w->python || !w->python->done)
+		return session_truncated(c->session);
+	/* Alone: what came with it was lost. */
+	native_whole = read_native(c, w, pair ? at->parent : SHARE_STACK_CUT) == SHARE_STACK_ROOT;
+	python_whole = read_python(c, w, pair ? at->pc : node) == SHARE_STACK_ROOT;
+	return put_together(c, w, native_whole, python_whole);
+}
+
+uint32_t collect_python_walked(
+	struct heap_collector *c, struct watched *w, const struct heap_event *e, const struct raw_stack *raw)
+{
+	struct watched_python *p = w->python;
+	bool native_whole, python_whole;
+
+	if (!p || !p->done || vec_reserve(&p->native, MOST_WALKED))
+		return session_walk_called(c->session, w->pid, collect_tid(w, e->tid), e->time_ns, raw);
+	p->native.len = session_walk_only(c->session, w->pid, collect_tid(w, e->tid), e->time_ns, raw, p->native.data,
+		MOST_WALKED, &native_whole);
+	python_whole = read_python(c, w, e->node) == SHARE_STACK_ROOT;
+	return put_together(c, w, native_whole, python_whole);
 }

@@ -74,8 +74,8 @@ static uint32_t stack_of_node(struct heap_collector *c, struct watched *w, uint3
 		return stack - 1;
 	if (node < SHARE_STACK_FIRST || node >= SHARE_NODES)
 		return node == SHARE_STACK_CUT ? session_truncated(c->session) : CAPTURE_NONE;
-	if (heap_readers_node(c->readers, w->number, node, &at) && SHARE_DETAIL_KIND(at.detail) == SHARE_PAIR) {
-		stack = collect_python_stack(c, w, &at);
+	if (heap_readers_node(c->readers, w->number, node, &at) && at.detail) {
+		stack = collect_python_stack(c, w, node, &at);
 		know(w, node, stack);
 		return stack;
 	}
@@ -105,6 +105,8 @@ static uint32_t stack_of_bytes(
 	_Static_assert(sizeof(raw.regs.value) == sizeof(from->regs), "as the program has them");
 	memcpy(raw.regs.value, from->regs, sizeof(raw.regs.value));
 	c->stats.raw_stacks++;
+	if (e->node >= SHARE_STACK_FIRST && e->node < SHARE_NODES)
+		return collect_python_walked(c, w, e, &raw);
 	return session_walk_called(c->session, w->pid, collect_tid(w, e->tid), e->time_ns, &raw);
 }
 

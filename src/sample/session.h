@@ -165,6 +165,11 @@ uint32_t session_called(
 uint32_t session_walk_called(
 	struct session *s, pid_t pid, pid_t tid, uint64_t time_ns, const struct raw_stack *raw);
 
+/* The same, but it is not stored: its frames as session_called() takes them, innermost first; how many. *ret_rooted: the outermost
+ * one is there. */
+size_t session_walk_only(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns, const struct raw_stack *raw, uint64_t *pcs,
+	size_t limit, bool *ret_rooted);
+
 /* The parent of the outermost known frame of a stack whose callers are not known: a frame "[truncated]". */
 uint32_t session_truncated(struct session *s);
 

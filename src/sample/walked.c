@@ -133,21 +133,43 @@ uint32_t session_called_beside_python(struct session *s, pid_t pid, uint32_t par
 	return place(s, process_by_pid(s, pid), parent, &f);
 }
 
+/* The rules are those of the call, not of what comes after it: that may be another function. */
+static size_t walk_call(struct session *s, struct thread *th, uint64_t time_ns, const struct raw_stack *raw, enum unwind_end *ret_end)
+{
+	struct raw_stack call = *raw;
+
+	s->now_ns = time_ns;
+	call.regs.value[SESSION_PC] -= 1;
+	return session_walk(s, th, &call, ret_end);
+}
+
+size_t session_walk_only(struct session *s, pid_t pid, pid_t tid, uint64_t time_ns, const struct raw_stack *raw, uint64_t *pcs,
+	size_t limit, bool *ret_rooted)
+{
+	struct thread *th = session_thread(s, pid, tid);
+	enum unwind_end end = UNWIND_TRUNCATED;
+	size_t count = th ? walk_call(s, th, time_ns, raw, &end) : 0;
+
+	*ret_rooted = end == UNWIND_ROOT && count <= limit;
+	if (count > limit)
+		count = limit;
+	for (size_t i = 0; i < count; i++)
+		pcs[i] = s->frames[i].pc + (!i || !s->frames[i].is_return);
+	s->walked = 0;
+	return count;
+}
+
 uint32_t session_walk_called(
 	struct session *s, pid_t pid, pid_t tid, uint64_t time_ns, const struct raw_stack *raw)
 {
 	struct thread *th = session_thread(s, pid, tid);
-	struct raw_stack call = *raw;
 	enum unwind_end end;
 	uint32_t stack;
 	size_t count;
 
-	s->now_ns = time_ns;
 	if (!th)
 		return CAPTURE_NONE;
-	/* The rules are those of the call, not of what comes after it: that may be another function. */
-	call.regs.value[SESSION_PC] -= 1;
-	count = session_walk(s, th, &call, &end);
+	count = walk_call(s, th, time_ns, raw, &end);
 	stack = end == UNWIND_ROOT ? CAPTURE_NONE : session_truncated(s);
 	for (size_t i = count; i-- > 0;) {
 		struct placed f = {

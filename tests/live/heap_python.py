@@ -36,7 +36,7 @@ def known_sites(python):
             if start_of:
                 name = start_of.group(1)
             takes = re.search(r"# takes (\d+) (\d+)( ctypes)?", line)
-            if takes and not (takes.group(3) and "bare" in python.kinds):
+            if takes and not (takes.group(3) and {"bare", "musl"} & python.kinds):
                 found[name, number] = int(takes.group(1)), int(takes.group(2))
     return found
 
@@ -132,6 +132,9 @@ def is_attached(pid):
 @test
 def lines_of_python_of_programs_that_run_already():
     for python in supported():
+        if "musl" in python.kinds:
+            print("%s: a thread that waits in musl cannot be diverted" % python.label)
+            continue
         child = start(python.command + [copied()], stdin=subprocess.PIPE, env=python.environment())
         path = work(python.label + ".sonde")
         watcher = start([SONDE, "heap", "--exact", "-p", str(child.pid), "-o", path], ready=False, stderr=subprocess.PIPE)

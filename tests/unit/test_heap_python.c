@@ -175,6 +175,20 @@ TEST(frames_up_to_their_shim)
 	check_u64(told_count, 2);
 }
 
+TEST(without_a_native_stack)
+{
+	const struct walk_python_teller teller = {tell_code, tell_call, NULL};
+	uint32_t node;
+
+	begin(12, true);
+	put_frame(0, 1, 0, frame_at(1));
+	put_frame(1, 0, 3, 0);
+	words[THREAD + 1] = frame_at(0);
+	node = walk_python(&memory, state, at(SELF), SHARE_STACK_NONE, &teller);
+	check_u64(SHARE_DETAIL_KIND(memory.nodes[node].detail), SHARE_PYTHON_ENTRY);
+	check_u64(calls, 0);
+}
+
 TEST(a_call_without_a_frame)
 {
 	uint32_t pair, end;
@@ -329,7 +343,7 @@ TEST(no_room_for_nodes)
 
 int main(int argc, char **argv)
 {
-	return test_main(argc, argv, T(frames_up_to_their_shim), T(a_call_without_a_frame), T(each_frame_is_a_call_before_3_11),
+	return test_main(argc, argv, T(frames_up_to_their_shim), T(without_a_native_stack), T(a_call_without_a_frame), T(each_frame_is_a_call_before_3_11),
 		T(another_code_object_in_the_same_place), T(what_is_no_thread_of_ours), T(chains_that_end_in_nothing),
 		T(a_circle_ends), T(random_words), T(no_room_for_nodes));
 }

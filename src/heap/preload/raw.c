@@ -118,7 +118,7 @@ uint32_t stack_take(struct thread *t, const struct walk_start *here)
 		return SHARE_STACK_NONE;
 	if (walk_stack(&preload.memory, t->walk, here, &node) == WALK_RAW)
 		raw_take(t, here);
-	else if (unlikely(share_python_of(preload.memory.header)->state) && python_stack)
+	if (unlikely(share_python_of(preload.memory.header)->state) && python_stack)
 		node = python_stack(t, node);
 	return node;
 }

@@ -45,7 +45,7 @@ enum walk_result walk_stack(const struct walk_memory *memory, struct walk_state 
 
 /*
  * Right after walk_stack(): the same stack with the thread's Python frames in it, by what share_python says, which is SHARE_PYTHON_READY: a node of
- * both, or `native` where there are none. `self`: pthread_self(). It follows what stands in memory as far as that can be
+ * both, or `native` where there are none. Where there was no node, the node of the Python frames. `self`: pthread_self(). It follows what stands in memory as far as that can be
  * read, and no further than so many frames; a chain that makes no sense ends there.
  *
  * `tell_code` is called for each code object that this thread has not told so far, and says whether it was written down;

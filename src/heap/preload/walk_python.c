@@ -379,12 +379,14 @@ uint32_t walk_python(const struct walk_memory *memory, struct walk_state *state,
 		forget_pages(w);
 	}
 	frame = first_frame(w, c.p, self, &thread);
-	if (!frame || native < SHARE_STACK_FIRST)
+	if (!frame)
 		return native;
 	read_chain(&c, frame);
 	python = c.count ? node_of_chain(memory, state, &c, teller) : 0;
 	if (!python)
 		return native;
+	if (native < SHARE_STACK_FIRST)
+		return python;
 	key = (uint64_t)native << 32 | python;
 	known = &w->pairs[(key * 0x9e3779b97f4a7c15u) >> 54 & (PYTHON_PAIRS - 1)];
 	if (known->hash == key)
