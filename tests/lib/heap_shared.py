@@ -37,7 +37,8 @@ LARGE = 0xffffffff
 UNSAMPLED = 0xffffffff
 LOST = ("chunk", "node", "ring", "reentered", "early")
 TYPES = {1: "alloc", 2: "free", 3: "free_stack", 4: "realloc", 5: "realloc_done", 6: "call", 7: "rate", 8: "thread",
-         9: "modules", 10: "raw", 11: "map", 12: "unmap", 13: "end", 14: "free_last", 15: "free_stack_last"}
+         9: "modules", 10: "raw", 11: "map", 12: "unmap", 13: "end", 14: "free_last", 15: "free_stack_last",
+         16: "unmap_failed", 17: "usable"}
 FREES = ("free", "free_stack", "free_last", "free_stack_last")
 
 Event = collections.namedtuple("Event", "time type address size node extra tid ring")
@@ -154,6 +155,9 @@ def _decode(data, at, tid, ring):
     elif kind in ("map", "unmap"):
         size = struct.unpack_from("Q", data, at + 16)[0]
         length = 32 if kind == "map" else 24
+    elif kind == "usable":
+        size = struct.unpack_from("Q", data, at + 16)[0]
+        length = 24
     if length < 16:
         raise ValueError("an event of %d bytes" % length)
     return Event(time, kind, address, size, node, extra, tid, ring), length

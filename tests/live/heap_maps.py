@@ -137,7 +137,7 @@ def wait_for_patches(pid):
             except OSError:
                 pass
         if "/memfd:sonde-heap" in open("/proc/%d/maps" % pid).read() and not any("memfd:sonde" in fd for fd in fds):
-            time.sleep(0.05)
+            time.sleep(0.5)
             return
         time.sleep(0.02)
     check(False, "it was not attached to")

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "heap/preload/operators.h"
 #include "heap/preload/own.h"
 #include "heap/preload/preload.h"
 #include "heap/preload/real.h"
@@ -48,6 +49,8 @@ struct patch {
 
 static void *next_reallocarray, *next_cfree, *next_dlsym;
 static bool patched, pending;
+static bool has_operators; /* the allocator does, and they lead to us */
+static bool launched; /* with the library: its names lead to us, but for operators */
 
 static void *own_dlsym(void *handle, const char *name)
 {
@@ -61,7 +64,9 @@ static const struct name {
 	const char *name;
 	void *ours;
 	void **next;
-	bool maps; /* only where it was asked for */
+	bool maps;     /* only where it was asked for */
+	bool operator; /* only where the allocator defines it and `sister` */
+	void **sister;
 } names[] = {
 	{"malloc", (void *)own_malloc, (void **)&real.malloc},
 	{"free", (void *)own_free, (void **)&real.free},
@@ -86,6 +91,10 @@ static const struct name {
 	{"mremap", (void *)own_mremap, (void **)&real.mremap, .maps = true},
 	{"brk", (void *)own_brk, (void **)&real.brk, .maps = true},
 	{"sbrk", (void *)own_sbrk, (void **)&real.sbrk, .maps = true},
+#define OPERATOR_NAME(as, symbol, by)                                                              \
+	{symbol, (void *)own_##as, (void **)&operators.as, .operator = true, .sister = (void **)&operators.by},
+	OPERATORS_NEW(OPERATOR_NAME) OPERATORS_DELETE(OPERATOR_NAME)
+#undef OPERATOR_NAME
 };
 #define NAMES (sizeof(names) / sizeof(names[0]))
 
@@ -106,6 +115,21 @@ static const struct name *name_of(const char *symbol)
 	return NULL;
 }
 
+static void find_operators(void)
+{
+	for (uint32_t i = 0; i < NAMES; i++) {
+		void *next = names[i].operator ? dlsym(RTLD_DEFAULT, names[i].name) : NULL;
+
+		if (names[i].operator)
+			__atomic_store_n(names[i].next, real_has((uint64_t)next) ? next : NULL, __ATOMIC_RELEASE);
+	}
+	for (uint32_t i = 0; i < NAMES; i++) {
+		if (names[i].operator && !*names[i].sister)
+			__atomic_store_n(names[i].next, NULL, __ATOMIC_RELEASE);
+		has_operators |= names[i].operator && *names[i].next;
+	}
+}
+
 bool got_find_real(void)
 {
 	if (!dlsym || !dl_iterate_phdr || !dlsym(RTLD_DEFAULT, "malloc") || !dlsym(RTLD_DEFAULT, "free"))
@@ -113,12 +137,16 @@ bool got_find_real(void)
 	*(void **)&real.usable_size = dlsym(RTLD_DEFAULT, "malloc_usable_size");
 	/* malloc last: it says that all are there. */
 	for (uint32_t i = NAMES; i-- > 0;) {
-		void *next = dlsym(RTLD_DEFAULT, names[i].name);
+		void *next = names[i].operator ? NULL : dlsym(RTLD_DEFAULT, names[i].name);
+
+		if (names[i].operator)
+			continue;
 
 		/* Where nobody else has it, our own is found. */
 		__atomic_store_n(names[i].next, next == names[i].ours ? NULL : next, __ATOMIC_RELEASE);
 	}
 	real_find_object();
+	find_operators();
 	return true;
 }
 
@@ -406,7 +434,7 @@ static void look(struct object *o, const struct name *name, void **slot, bool la
 static void choose_next(void)
 {
 	for (uint32_t i = 0; i < NAMES; i++)
-		if (held[i].others > held[i].plain)
+		if (held[i].others > held[i].plain && !names[i].operator)
 			__atomic_store_n(names[i].next, held[i].other, __ATOMIC_RELEASE);
 }
 
@@ -416,12 +444,26 @@ static struct patch *patches;
 static uint32_t patch_count;
 static struct got_counts counts;
 
+/* What the allocator allocates for itself is not the program's; and where its operators call malloc by name, their blocks have been
+ * seen already. */
+static void leave_allocator_alone(struct object *o, const struct name *name, void **slot)
+{
+	if (launched && real_has((uint64_t)*name->next))
+		set(o, slot, *name->next);
+}
+
 static void patch(struct object *o, const struct name *name, void **slot, bool lazy)
 {
 	void *value = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 	bool unbound = lazy && (uint64_t)value >= o->code_low && (uint64_t)value < o->code_high;
 
+	if (has_operators && holds(o, *(void **)&real.malloc)) {
+		leave_allocator_alone(o, name, slot);
+		return;
+	}
 	if (value == name->ours || !*name->next)
+		return;
+	if (launched && !name->operator && name->next != &next_dlsym)
 		return;
 	if (name->maps && !(preload.memory.header->options & SHARE_OPTION_MAPS))
 		return;
@@ -504,7 +546,7 @@ static bool run(int what)
 	return true;
 }
 
-void got_patch(struct got_counts *ret)
+static bool make_room(void)
 {
 	long memory = (long)patches;
 
@@ -512,8 +554,28 @@ void got_patch(struct got_counts *ret)
 		memory = sys6(SYS_mmap, 0, PATCHES * sizeof(*patches), PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (memory > -4096 && memory < 0)
-		return;
+		return false;
 	patches = (struct patch *)memory;
+	return true;
+}
+
+void got_patch_operators(void)
+{
+	if (launched || !dlsym || !dl_iterate_phdr)
+		return;
+	find_operators();
+	if (!has_operators || !make_room())
+		return;
+	next_dlsym = dlsym(RTLD_DEFAULT, "dlsym");
+	launched = true;
+	run(PATCH);
+	__atomic_store_n(&patched, true, __ATOMIC_RELEASE);
+}
+
+void got_patch(struct got_counts *ret)
+{
+	if (!make_room())
+		return;
 	/* Attached again without having been detached: what it was attached to is gone. */
 	if (patched) {
 		run(PATCH);

@@ -21,6 +21,12 @@ struct got_counts {
 /* Finds the real functions (real.h). False: there is no malloc, or no way to look for it. */
 bool got_find_real(void);
 
+/*
+ * Of a program that was launched with the library, when the real functions are known: an allocator's operator new and delete are
+ * called by words that lead to us from now on, where it defines them. Once a process; nothing where it does not.
+ */
+void got_patch_operators(void);
+
 /* All objects that are loaded; those that were seen before are only looked at. Calls the loader: not from within malloc. */
 void got_patch(struct got_counts *ret);
 

@@ -23,6 +23,7 @@
 #include "heap/preload/clock.h"
 #include "heap/preload/preload.h"
 #ifndef PRELOAD_OF_PROGRAM
+#include "heap/preload/got.h"
 #include "heap/preload/real.h"
 #endif
 #include "heap/preload/ring.h"
@@ -33,6 +34,7 @@
 #pragma weak getauxval
 #pragma weak pthread_key_create
 #pragma weak walk_state_bytes
+#pragma weak got_patch_operators /* parts of it stand alone in tests */
 
 #define NOEXEC_SEAL 8u /* MFD_NOEXEC_SEAL of newer kernels */
 
@@ -391,6 +393,10 @@ static void start(void)
 		if (!of_program)
 			preload_wait(SHARE_WAIT_START_MS);
 		switch_on();
+#ifndef PRELOAD_OF_PROGRAM
+		if (got_patch_operators)
+			got_patch_operators();
+#endif
 	} else {
 		preload_off();
 	}
