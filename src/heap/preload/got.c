@@ -115,14 +115,12 @@ static const struct name *name_of(const char *symbol)
 	return NULL;
 }
 
-static void find_operators(void)
+/* Of those that operators_find() has found: which are the allocator's. */
+static void choose_operators(void)
 {
-	for (uint32_t i = 0; i < NAMES; i++) {
-		void *next = names[i].operator ? dlsym(RTLD_DEFAULT, names[i].name) : NULL;
-
-		if (names[i].operator)
-			__atomic_store_n(names[i].next, real_has((uint64_t)next) ? next : NULL, __ATOMIC_RELEASE);
-	}
+	for (uint32_t i = 0; i < NAMES; i++)
+		if (names[i].operator && !real_has((uint64_t)*names[i].next))
+			__atomic_store_n(names[i].next, NULL, __ATOMIC_RELEASE);
 	for (uint32_t i = 0; i < NAMES; i++) {
 		if (names[i].operator && !*names[i].sister)
 			__atomic_store_n(names[i].next, NULL, __ATOMIC_RELEASE);
@@ -146,7 +144,8 @@ bool got_find_real(void)
 		__atomic_store_n(names[i].next, next == names[i].ours ? NULL : next, __ATOMIC_RELEASE);
 	}
 	real_find_object();
-	find_operators();
+	operators_find();
+	choose_operators();
 	return true;
 }
 
@@ -563,7 +562,7 @@ void got_patch_operators(void)
 {
 	if (launched || !dlsym || !dl_iterate_phdr)
 		return;
-	find_operators();
+	choose_operators();
 	if (!has_operators || !make_room())
 		return;
 	next_dlsym = dlsym(RTLD_DEFAULT, "dlsym");

@@ -9,11 +9,26 @@
  * An operator that throws is not called with our frame half done: its sister that returns NULL is. Only when that has
  * failed the other one is called, to throw, or to be seen by malloc's numbers no more when it finds memory after all.
  */
+#include <dlfcn.h>
+
 #include "heap/preload/hooks.h"
 #include "heap/preload/operators.h"
 #include "heap/preload/real.h"
 
+#pragma weak dlsym
+
 struct operators operators;
+
+void operators_find(void)
+{
+	/* Most programs have none, and the loader makes words of each name that it does not find. */
+	if (!dlsym || !dlsym(RTLD_DEFAULT, "_Znwm"))
+		return;
+#define OPERATOR_FIND(name, symbol, sister) *(void **)&operators.name = dlsym(RTLD_DEFAULT, symbol);
+	OPERATORS_NEW(OPERATOR_FIND)
+	OPERATORS_DELETE(OPERATOR_FIND)
+#undef OPERATOR_FIND
+}
 
 /* Of the type std::nothrow_t, of which only the address counts. */
 static const char nothrow;

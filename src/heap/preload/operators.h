@@ -46,6 +46,9 @@ struct operators {
 };
 extern struct operators operators;
 
+/* Finds all that there are, whoever has them. It may allocate, so it is a part of the search for the real functions. */
+void operators_find(void);
+
 #define OPERATOR_OWN(name, symbol, sister) OWN operator_new own_##name;
 OPERATORS_NEW(OPERATOR_OWN)
 #undef OPERATOR_OWN

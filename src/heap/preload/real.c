@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <link.h>
 
+#include "heap/preload/operators.h"
 #include "heap/preload/preload.h"
 #include "heap/share.h"
 
 #pragma weak dlsym
 #pragma weak dl_iterate_phdr
+#pragma weak operators_find /* parts of it stand alone in tests */
 
 struct real real;
 
@@ -107,6 +109,8 @@ static void find_all(void)
 	*(void **)&real.sbrk = find("sbrk");
 	*(void **)&real.prctl = find("prctl");
 	*(void **)&real.syscall = find("syscall");
+	if (operators_find)
+		operators_find();
 	real.nests = !find("gnu_get_libc_version");
 	__atomic_store_n((void **)&real.malloc, next, __ATOMIC_RELEASE);
 }
