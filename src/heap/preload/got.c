@@ -443,7 +443,14 @@ static struct patch *patches;
 static uint32_t patch_count;
 static struct got_counts counts;
 
-/* What the allocator allocates for itself is not the program's; and where its operators call malloc by name, their blocks have been
+/* What the allocator frees may be from others (a string of the C++ library's), and is no harm when it is not known. */
+static bool frees(const struct name *name)
+{
+	return name->next == (void **)&real.free || name->next == &next_cfree ||
+		(name->operator && (uintptr_t)name->next >= (uintptr_t)&operators.delete);
+}
+
+/* What it allocates for itself is not the program's; and where its operators call malloc by name, their blocks have been
  * seen already. */
 static void leave_allocator_alone(struct object *o, const struct name *name, void **slot)
 {
@@ -456,7 +463,7 @@ static void patch(struct object *o, const struct name *name, void **slot, bool l
 	void *value = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 	bool unbound = lazy && (uint64_t)value >= o->code_low && (uint64_t)value < o->code_high;
 
-	if (has_operators && holds(o, *(void **)&real.malloc)) {
+	if (has_operators && holds(o, *(void **)&real.malloc) && !frees(name)) {
 		leave_allocator_alone(o, name, slot);
 		return;
 	}
