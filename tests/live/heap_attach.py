@@ -312,7 +312,7 @@ def programs_under_seccomp_filters():
                                       (REFUSES, MEMFD_CREATE, "refuses memfd_create"),
                                       (KILLS, RESTART_SYSCALL, "would end the process for restart_syscall")):
             child = filtered(action, [number], *arguments)
-            expect(sonde("heap", "-p", child.pid, "-o", work("refused.sonde"), "-d", "1"), 1, words, "nothing was changed")
+            expect(sonde("heap", "--exact", "-p", child.pid, "-o", work("refused.sonde"), "-d", "1"), 1, words, "nothing was changed")
             check(not mappings(child.pid)[0], "%s" % mappings(child.pid)[0])
             time.sleep(0.4)
             left_clean(child.pid)
@@ -326,7 +326,7 @@ def what_is_under_strict_seccomp():
             "print('ready', flush=True)\nlibc.prctl(22, 1)\nwhile True: pass\n")
     child = start([sys.executable, "-c", code])
     time.sleep(0.3)
-    expect(sonde("heap", "-p", child.pid, "-o", work("refused.sonde"), "-d", "1"), 1, "strict seccomp")
+    expect(sonde("heap", "--exact", "-p", child.pid, "-o", work("refused.sonde"), "-d", "1"), 1, "strict seccomp")
     check(alive(child), "it has ended with %s" % child.returncode)
 
 
