@@ -14,6 +14,7 @@
 #include "base/cursor.h"
 #include "heap/preload/walk.h"
 #include "heap/tables_layout.h"
+#include "tests/unit/own_paths.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct walk_memory memory;
 static uint8_t *area, *stack;
-static struct walk_state *state, *second;
+static struct walk_state *state, *second, *third;
 
 static void *map(uint64_t bytes)
 {
@@ -50,6 +51,7 @@ static void set_up(void)
 		abort();
 	state = (struct walk_state *)map(walk_state_bytes());
 	second = (struct walk_state *)map(walk_state_bytes());
+	third = (struct walk_state *)map(walk_state_bytes());
 }
 
 static void forget_all(void)
@@ -60,6 +62,7 @@ static void forget_all(void)
 	madvise(memory.index, SHARE_INDEX_SLOTS * 4, MADV_DONTNEED);
 	madvise(memory.nodes, SHARE_NODES * sizeof(struct share_node), MADV_DONTNEED);
 	walk_forget(state);
+	walk_forget(third);
 }
 
 static uint64_t take_word(struct cursor *c)
@@ -116,17 +119,22 @@ static void check_node(uint32_t node, enum walk_result result)
 static void walk(struct cursor *c)
 {
 	struct walk_start start = {take_word(c), take_word(c), take_word(c)};
-	uint32_t node, again;
-	enum walk_result result, wanted;
+	uint32_t node, again, once_more;
+	enum walk_result result, wanted, third_result;
+	bool known;
 	bool full = memory.header->node_count > SHARE_NODES - 4096;
 
 	result = walk_stack(&memory, state, &start, &node);
 	walk_forget(second);
 	wanted = walk_stack(&memory, second, &start, &again);
+	paths_skip(third);
+	third_result = walk_stack(&memory, third, &start, &once_more);
 	check_node(node, result);
 	check_node(again, wanted);
 	/* Where there is no room for all nodes, how far it gets depends on who came first. */
-	if (!full && (result != wanted || node != again))
+	if (!full && (result != wanted || node != again || result != third_result || node != once_more))
+		abort();
+	if (!full && !paths_agree(&memory, third, &start, result, &known))
 		abort();
 }
 

@@ -8,8 +8,8 @@
 
 #include "test.h"
 
-#include "heap/preload/walk.h"
 #include "heap/tables_layout.h"
+#include "own_paths.h"
 
 #define CODE 0x10000000ull
 #define STEP 0x100ull /* bytes of code of a rule */
@@ -28,7 +28,7 @@ static const unsigned signal_fp = 15, signal_sp = 20, signal_pc = 21;
 
 static struct walk_memory memory;
 static uint8_t *area;
-static struct walk_state *state;
+static struct walk_state *state, *without; /* the second is never walked by paths */
 static uint64_t *stack, *other; /* STACK_WORDS each; what lies above and below cannot be read */
 static uint64_t pcs[64];
 static size_t count;
@@ -112,11 +112,13 @@ static void begin(void)
 		stack = map_stack();
 		other = map_stack();
 		state = (struct walk_state *)map(walk_state_bytes());
+		without = (struct walk_state *)map(walk_state_bytes());
 	}
 	memset(stack, 0, STACK_WORDS * 8);
 	memset(other, 0, STACK_WORDS * 8);
 	memory.header->modules_gone = 0;
 	walk_forget(state);
+	walk_forget(without);
 	write_tables(0);
 }
 
@@ -125,12 +127,26 @@ static uint64_t at(const uint64_t *from, unsigned word)
 	return (uint64_t)(uintptr_t)(from + word);
 }
 
-/* Walks, and takes the addresses of what was found, innermost first. */
+static void walk_otherwise(const struct walk_start *start, enum walk_result result)
+{
+	uint32_t again;
+	bool known;
+
+	paths_skip(without);
+	check_u64(walk_stack(&memory, without, start, &again), result);
+	check_u64(again, node);
+	check(paths_agree(&memory, without, start, result, &known));
+	/* The second time there are paths, wherever there can be. */
+	check(paths_agree(&memory, without, start, result, &known));
+}
+
+/* Walks in all ways, and takes the addresses of what was found, innermost first. */
 static enum walk_result walk(uint64_t pc, uint64_t sp, uint64_t fp)
 {
 	struct walk_start start = {pc, sp, fp};
 	enum walk_result result = walk_stack(&memory, state, &start, &node);
 
+	walk_otherwise(&start, result);
 	count = 0;
 	for (uint32_t n = node; n >= SHARE_STACK_FIRST && count < 64; n = memory.nodes[n].parent)
 		pcs[count++] = memory.nodes[n].pc;

@@ -10,31 +10,34 @@
 #include "test.h"
 
 #include "base/hash.h"
+#include "own_paths.h"
 #include "own_tables.h"
 
 #define FRAMES 256
 #define STACK_COPY (256u << 10)
 
 static struct own own;
-static __thread struct walk_state *state, *second;
+static __thread struct walk_state *state, *second, *third;
 static __thread struct unwinder *unwinder;
-static __thread uint64_t walks, raw, different;
+static __thread uint64_t walks, raw, different, by_paths;
 static __thread uint8_t *copy;
 
 static void enter_thread(void)
 {
 	state = own_state();
 	second = own_state();
+	third = own_state();
 	copy = (uint8_t *)malloc(STACK_COPY);
 	if (!copy || unwinder_new(&unwinder, NULL))
 		abort();
-	walks = raw = different = 0;
+	walks = raw = different = by_paths = 0;
 }
 
 static void leave_thread(void)
 {
 	munmap(state, walk_state_bytes());
 	munmap(second, walk_state_bytes());
+	munmap(third, walk_state_bytes());
 	free(copy);
 	unwinder_free(unwinder);
 }
@@ -114,21 +117,40 @@ static size_t walk_sample(const struct unwind_regs *regs, struct unwind_frame *f
 	return found;
 }
 
-/* Walks from the caller of the function that calls this, incrementally, anew, and with all registers. */
-static void compare_walks(const struct walk_start *start, const struct unwind_regs *regs)
+/* The same walk from nothing, and by what is kept of the last one alone, and by paths alone. */
+static void compare_ways(const struct walk_start *start, enum walk_result result, uint32_t node)
 {
-	struct unwind_frame frames[FRAMES];
-	uint64_t pcs[FRAMES];
-	uint32_t node, again;
-	enum unwind_end end;
-	enum walk_result result = walk_stack(&own.memory, state, start, &node);
+	uint32_t again = 0, once_more = 0;
+	bool known;
 
 	walk_forget(second);
-	walks++;
 	if (walk_stack(&own.memory, second, start, &again) != result || again != node) {
 		different++;
 		check_u64(again, node);
 	}
+	paths_skip(third);
+	if (walk_stack(&own.memory, third, start, &once_more) != result || once_more != node) {
+		different++;
+		check_u64(once_more, node);
+	}
+	if (!paths_agree(&own.memory, third, start, result, &known)) {
+		different++;
+		check(!"paths lead to another stack");
+	}
+	by_paths += known;
+}
+
+/* Walks from the caller of the function that calls this, in all ways, and with all registers. */
+static void compare_walks(const struct walk_start *start, const struct unwind_regs *regs)
+{
+	struct unwind_frame frames[FRAMES];
+	uint64_t pcs[FRAMES];
+	uint32_t node;
+	enum unwind_end end;
+	enum walk_result result = walk_stack(&own.memory, state, start, &node);
+
+	walks++;
+	compare_ways(start, result, node);
 	if (result == WALK_RAW) {
 		raw++;
 		return;
@@ -159,6 +181,7 @@ static void check_all(uint64_t least)
 	check(walks >= least);
 	check_u64(different, 0);
 	check(raw * 1000 <= walks);
+	check(by_paths * 2 > least);
 	if (raw)
 		printf("%" PRIu64 " of %" PRIu64 " walks were raw\n", raw, walks);
 }
@@ -352,6 +375,7 @@ static void empty_tree(void)
 	madvise(own.memory.index, SHARE_INDEX_SLOTS * 4, MADV_DONTNEED);
 	own.memory.header->node_count = 0;
 	walk_forget(state);
+	walk_forget(third);
 }
 
 static void wander_long(uint64_t count, uint64_t from_seed)

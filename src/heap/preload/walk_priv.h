@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Between walk.c (frames), walk_python.c (Python's), nodes.c (the shared tree) and readable.c (which memory may be looked at);
- * nobody else's.
+ * Between walk.c (frames), paths.c (known ones), steps.c (from one to its caller), walk_python.c (Python's), nodes.c (the
+ * shared tree) and readable.c (which memory may be looked at); nobody else's.
  */
 #ifndef SONDE_HEAP_PRELOAD_WALK_PRIV_H
 #define SONDE_HEAP_PRELOAD_WALK_PRIV_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "heap/preload/walk.h"
 
 #define WALK_MOST_FRAMES 16384u
 #define WALK_RULE_SETS 512u /* of two entries each; powers of two */
-#define WALK_STACK_SETS 2048u /* of two entries, too */
+#define WALK_STACK_SETS 1024u /* of four entries */
+#define WALK_PATH_SETS 128u   /* of two entries */
+#define WALK_PATH_FRAMES 8u
+#define WALK_PATHS_MOST 56u   /* stacks of more frames are compared with the last one */
+#define WALK_PATH_MARKS 4096u
 #define WALK_RANGES 4u
-#define WALK_PLAIN_FRAMES 48u /* more than that are worth comparing, however much of them changes */
+#define WALK_HASH_FACTOR 0x9e3779b97f4a7c15ull
 
 /*
  * A frame of the last walk that was whole.
@@ -26,7 +31,9 @@
 struct walk_frame {
 	uint64_t pc, sp;
 	uint64_t fp;   /* what it was, if it matters */
-	uint64_t hash; /* of its pc, and those of all further out */
+	uint64_t hash; /* of its pc, and those of all further out (and the number of the node that calls
+			* the outermost one): a sum of each times the power of its place, so that it can be made from both ends */
+	uint64_t power; /* of WALK_HASH_FACTOR, by how many frames there are further out */
 	uint32_t node; /* 0: nobody has asked for it so far */
 	uint32_t marks; /* WALK_MARKS(checks, flags); checks: those of this frame and of all further out,
 			 * and of the end */
@@ -59,11 +66,51 @@ struct walk_rule_entry {
 	uint64_t address, rule;
 };
 
-/* A whole stack, by the hash of its innermost frame. */
-struct walk_stack_entry {
-	uint64_t hash;
-	uint32_t node, pad; /* node 0: empty */
+/* Whole stacks, by the hashes of their innermost frames. */
+struct walk_stack_set {
+	uint64_t hashes[4];
+	uint32_t nodes[4]; /* 0: empty */
+	uint32_t turn;     /* which comes out next */
+	uint32_t pad[3];
 };
+
+/* A frame of a path (paths.c): what it had when the path was made. Places are bytes above the path's stack pointer. */
+struct walk_path_frame {
+	uint64_t mark;  /* of its rule */
+	uint64_t pc;
+	uint32_t pc_at; /* where its caller's pc is */
+	uint32_t sp_at; /* its own stack pointer */
+	uint32_t fp_at; /* where its frame pointer was saved; UINT32_MAX: nowhere since the path began */
+	uint32_t pad;
+};
+
+/* Its frame pointer, if the frame is found by that and it was saved on the way; else a word that always holds. */
+struct walk_path_fp {
+	uint64_t slot, value;
+};
+
+struct walk_path {
+	uint64_t pc, sp;    /* of the first frame; sp 0: empty */
+	uint64_t fp;        /* what it was there; if it matters (`by_fp`) */
+	uint64_t sum;       /* hash of the pcs */
+	uint32_t count;     /* frames; 0: the first one is none for a path */
+	uint32_t last_word; /* place of the last word that is read */
+	uint32_t bytes;     /* to the stack pointer of whoever called the last frame */
+	uint32_t fp_at;     /* of that one, as above */
+	uint8_t by_fp;      /* WALK_PATH_... */
+	bool ends;          /* nobody called the last frame */
+	uint8_t steady;     /* so many walks in a row have found just these pcs */
+	uint8_t others;     /* so many have not */
+	uint8_t pad[12];
+	struct walk_path_frame frames[WALK_PATH_FRAMES];
+	struct walk_path_fp fps[WALK_PATH_FRAMES]; /* looked at with WALK_PATH_SAVED_FP alone */
+};
+
+#define WALK_PATH_FIRST_FP 1u /* a frame is found by the frame pointer of the first one */
+#define WALK_PATH_SAVED_FP 2u /* a frame is found by a frame pointer that was saved on the way */
+
+_Static_assert(sizeof(struct walk_path) == 448, "whole cache lines");
+_Static_assert(sizeof(struct walk_stack_set) == 64, "a cache line");
 
 struct walk_range {
 	uint64_t start, end;
@@ -77,9 +124,16 @@ struct walk_readable {
 };
 
 #define PYTHON_MOST_SEEN 16384u /* frames; what is further out is left off, and the chain counts as cut */
+#define PYTHON_STACK_SETS 2048u
 #define PYTHON_PAGES 512u       /* powers of two */
 #define PYTHON_PAIRS 1024u
 #define PYTHON_TOLD 4096u
+
+/* A chain of frames or a pair of stacks, by hash. */
+struct walk_stack_entry {
+	uint64_t hash;
+	uint32_t node, pad; /* node 0: empty */
+};
 
 /* A frame of Python's as its node has it. */
 struct python_seen {
@@ -93,7 +147,7 @@ struct walk_python {
 	uint32_t last_count;
 	uint64_t epoch;   /* pages of an older one have to be asked for again; below a page */
 	uint64_t pages[PYTHON_PAGES]; /* address and epoch of those that can be read */
-	struct walk_stack_entry stacks[WALK_STACK_SETS][2]; /* chains, as those of native stacks */
+	struct walk_stack_entry stacks[PYTHON_STACK_SETS][2]; /* chains */
 	struct walk_stack_entry pairs[PYTHON_PAIRS];        /* by native and Python node */
 	uint64_t told[PYTHON_TOLD];                         /* keys of code objects, and addresses of calls */
 	struct python_seen fresh[PYTHON_MOST_SEEN]; /* innermost first */
@@ -109,19 +163,48 @@ struct walk_state {
 	uint32_t count;        /* of `frames` */
 	uint32_t spare;        /* a node that was taken but not used; 0: none */
 	uint32_t end_checks;   /* 0 or 1: of the word that said that frames[0] has no caller */
+	uint32_t alike;        /* of `frames`: their pcs, hashes and nodes belong together, whatever is on the stack now */
+	uint32_t paths_off;    /* so many more walks do without paths */
 	bool stale;            /* code was unmapped that the directory still has */
-	uint8_t changing;      /* so many more walks found most of their stack changed than did not */
-	uint8_t plain;         /* so many more walks are done without looking at the last one */
-	uint8_t pad[13];
-	uint32_t fresh_count;  /* where `count` is 0: frames of the last walk that stand in `fresh` */
+	uint8_t missing;       /* so many more walks found no path than found one */
+	uint8_t turn;          /* which of two paths is replaced next */
+	uint8_t pad[1];
 	struct walk_readable readable;
+	struct walk_start last; /* where the last walk began, if it was by paths; else pc is 0 */
+	uint8_t pad2[40];
 	struct walk_rule_entry rules[WALK_RULE_SETS][2];
-	struct walk_stack_entry stacks[WALK_STACK_SETS][2];
+	struct walk_stack_set stacks[WALK_STACK_SETS];
+	struct walk_path paths[WALK_PATH_SETS][2];
+	uint64_t marks[WALK_PATH_MARKS]; /* by pc: itself, exclusive or the mark of its rule */
 	struct walk_frame frames[WALK_MOST_FRAMES];     /* of the last walk that was whole, outermost first */
 	struct walk_check checks[2 * WALK_MOST_FRAMES + 1]; /* of those */
 	struct walk_fresh fresh[WALK_MOST_FRAMES + 1];  /* of this walk, innermost first; the last is where it stands */
 	struct walk_python python;
 };
+
+_Static_assert(offsetof(struct walk_state, rules) % 64 == 0, "whole cache lines");
+_Static_assert(offsetof(struct walk_state, stacks) % 64 == 0, "whole cache lines");
+_Static_assert(offsetof(struct walk_state, paths) % 64 == 0, "whole cache lines");
+
+/* ---- walk.c ---- */
+
+/* `frames` are those of the walk that was just done, however that was: its innermost is the last one. Unless it was cut. */
+void walk_keep_frames(const struct walk_memory *memory, struct walk_state *state);
+
+/* ---- paths.c ---- */
+
+struct walk;
+
+enum walk_paths_result {
+	WALK_PATHS_KNOWN,
+	WALK_PATHS_NEW,   /* most of it had to be walked by rules */
+	WALK_PATHS_DEEP,  /* there are too many */
+	WALK_PATHS_LOST,  /* there is no rule for one, or it cannot be followed */
+};
+
+/* *ret_hash: of the whole stack, as struct walk_frame has it. */
+enum walk_paths_result walk_paths(struct walk *w, const struct walk_start *start, uint64_t *ret_hash);
+void walk_paths_forget(struct walk_state *s);
 
 /* ---- readable.c ---- */
 

@@ -230,14 +230,12 @@ static void read_chain(struct chain *c, uint64_t frame)
 /* Frame `i` of the native stack that was just walked, innermost first; UINT64_MAX: there is none. */
 static inline uint64_t sp_of(const struct walk_state *s, uint32_t i)
 {
-	if (s->count)
-		return i < s->count ? s->frames[s->count - 1 - i].sp : UINT64_MAX;
-	return i < s->fresh_count ? s->fresh[i].sp : UINT64_MAX;
+	return i < s->count ? s->frames[s->count - 1 - i].sp : UINT64_MAX;
 }
 
 static inline uint64_t pc_of(const struct walk_state *s, uint32_t i)
 {
-	return s->count ? s->frames[s->count - 1 - i].pc : s->fresh[i].pc;
+	return s->frames[s->count - 1 - i].pc;
 }
 
 /* Each call keeps something of Python's in its C frame: which frame that is says which code it is. Nothing else does where
@@ -352,7 +350,7 @@ static uint32_t node_of_chain(
 	const struct walk_memory *m, struct walk_state *s, const struct chain *c, const struct walk_python_teller *teller)
 {
 	uint64_t hash = hash_of_chain(c);
-	struct walk_stack_entry *set = c->w->stacks[hash >> 53 & (WALK_STACK_SETS - 1)], other;
+	struct walk_stack_entry *set = c->w->stacks[hash >> 53 & (PYTHON_STACK_SETS - 1)], other;
 
 	if (__builtin_expect(set->hash == hash && set->node, 1))
 		return set->node;
@@ -391,6 +389,7 @@ uint32_t walk_python(const struct walk_memory *memory, struct walk_state *state,
 	known = &w->pairs[(key * 0x9e3779b97f4a7c15u) >> 54 & (PYTHON_PAIRS - 1)];
 	if (known->hash == key)
 		return known->node;
+	walk_keep_frames(memory, state);
 	if (c.p->thread_cframe_at != SHARE_PYTHON_NONE)
 		tell_calls_by_cframes(state, c.p, thread, teller);
 	else if (c.p->minor >= 12)

@@ -28,6 +28,13 @@
 #define walk_stack sonde_p_walk
 #define walk_state_bytes sonde_p_walk_bytes
 #define walk_forget sonde_p_walk_forget
+#define walk_keep_frames sonde_p_keep_frames
+#define walk_paths sonde_p_walk_paths
+#define walk_paths_forget sonde_p_forget_paths
+#define step_general sonde_p_step
+#define step_find_rule sonde_p_rule
+#define step_forget_rules sonde_p_forget_rules
+#define step_make_readable sonde_p_make_readable
 #define node_find sonde_p_node
 #define readable_enter sonde_p_enter
 #define readable_extend sonde_p_extend
