@@ -29,6 +29,7 @@
 
 #define MOST_DEEP 40000u
 #define MOST_WALKED 4096u /* frames of a stack that is walked here */
+#define MOST_CODES (1u << 20) /* code objects of a process; those after them have no name */
 #define MOST_CALLS 4096u /* different ones that are remembered */
 
 struct code_told {
@@ -57,6 +58,7 @@ struct watched_python {
 	struct table codes;
 	VEC(uint64_t) calls;    /* return addresses in the function that runs Python code, beyond its known parts */
 	struct code_told *all;
+	uint32_t code_count;
 	VEC(uint64_t) native;   /* of the stack that is put together: pcs, innermost first */
 	VEC(struct node_of_python) python; /* the same */
 	VEC(uint32_t) before;   /* of each native frame: the number of Python frames that are further in than those of its caller */
@@ -293,7 +295,7 @@ void collect_python_code(struct heap_collector *c, struct watched *w, const stru
 	if (!p || !p->done || !e->more)
 		return;
 	old = (struct code_told *)table_find(&p->codes, e->more->value);
-	if (old && same(old, e))
+	if ((old && same(old, e)) || p->code_count >= MOST_CODES)
 		return;
 	t = calloc(1, sizeof(*t));
 	if (!t)
@@ -302,6 +304,7 @@ void collect_python_code(struct heap_collector *c, struct watched *w, const stru
 		table_remove(&p->codes, &old->node);
 	t->next = p->all;
 	p->all = t;
+	p->code_count++;
 	if (fill(t, p, e))
 		(void)table_add(&p->codes, &t->node, e->more->value);
 }
