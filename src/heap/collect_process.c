@@ -131,6 +131,19 @@ static void write_heap(struct heap_collector *c, struct watched *w, const struct
 	c->stats.uncovered += cover.kind == HEAP_OWN_ALLOCATOR;
 }
 
+/* The same program as its parent. */
+static void write_heap_of_child(
+	struct heap_collector *c, struct watched *w, const struct watched *parent, uint64_t now_ns)
+{
+	w->record = parent->record;
+	w->record.pid = (uint32_t)w->pid;
+	w->record.time_ns = now_ns;
+	w->record.rate = c->rate;
+	if (collect_of_memory(c))
+		capture_record(c->writer, RECORD_HEAP, &w->record, sizeof(w->record));
+	c->stats.uncovered += w->record.uncovered != CAPTURE_NONE;
+}
+
 /* ---- begin and end ---- */
 
 static void free_watched(struct heap_collector *c, struct watched *w)
@@ -156,11 +169,36 @@ static void watch_end(struct heap_collector *c, struct watched *w)
 		epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, w->pid_fd, &event);
 }
 
+/* Whom a child was forked from, when that is watched and no other has its number. Such a child did not wait for us, and may be
+ * another program by now, or gone. */
+static const struct watched *parent_of(const struct heap_collector *c, const struct watched *w)
+{
+	uint32_t from = heap_readers_shared(c->readers, w->number)->forked_from;
+	const struct watched *found = NULL;
+
+	for (uint32_t i = 0; from && i < c->slots; i++) {
+		const struct watched *other = c->watched[i];
+
+		if (!other || other == w || other->says || (uint32_t)other->own_pid != from)
+			continue;
+		if (found)
+			return NULL;
+		found = other;
+	}
+	return found && found->pid != w->pid && found->record.pid ? found : NULL;
+}
+
 /* In the session: new, or the same process with another program. */
-static void enter_session(struct heap_collector *c, const struct watched *w, bool exec, uint64_t now_ns)
+static void enter_session(
+	struct heap_collector *c, const struct watched *w, const struct watched *parent, bool exec, uint64_t now_ns)
 {
 	char name[PROC_NAME_BYTES];
 
+	if (parent) {
+		session_forked(c->session, parent->pid, w->pid, parent->pid, w->pid, now_ns);
+		if (session_knows(c->session, w->pid))
+			return;
+	}
 	if (exec && !proc_thread_name(w->pid, w->pid, name, sizeof(name), NULL))
 		session_renamed(c->session, w->pid, w->pid, name, true, now_ns);
 	session_adopt(c->session, w->pid, NULL);
@@ -175,9 +213,12 @@ static int prepare(struct heap_collector *c, struct watched *w, struct err *err)
 		heap_model_apart(c->model, w->number);
 	else if (!rc && c->options.precision != HEAP_CALLS)
 		heap_model_sizes(c->model, w->number, heap_readers_header(c->readers, w->number)->sizes);
-	return rc ? rc
-		  : heap_tables_new(c->rules, heap_readers_tables(c->readers, w->number),
-			    heap_readers_shared(c->readers, w->number), 0, &w->tables, err);
+	if (!rc)
+		rc = heap_tables_new(c->rules, heap_readers_tables(c->readers, w->number),
+			heap_readers_shared(c->readers, w->number), 0, &w->tables, err);
+	if (!rc)
+		heap_tables_keep(w->tables, heap_readers_shared(c->readers, w->number)->tables_kept);
+	return rc;
 }
 
 static uint64_t inode_of(int fd)
@@ -195,12 +236,32 @@ static void turn_away(struct heap_collector *c, uint32_t number)
 	heap_readers_remove(c->readers, number);
 }
 
+/* What it is, and its tables, which it may be waiting for. */
+static void tell_program(struct heap_collector *c, struct watched *w, const struct watched *parent, struct counted counted,
+	enum heap_how how, uint64_t now_ns)
+{
+	struct identity who;
+
+	if (parent) {
+		collect_python(c, w, now_ns);
+		publish(c, w, counted, FIRST_TABLES_NS);
+		write_heap_of_child(c, w, parent, now_ns);
+		return;
+	}
+	identify(w, &who);
+	collect_python(c, w, now_ns);
+	publish(c, w, counted, FIRST_TABLES_NS);
+	write_heap(c, w, &who, how, now_ns);
+	if (who.exe_fd >= 0)
+		close(who.exe_fd);
+}
+
 int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, enum heap_how how, struct err *err)
 {
 	struct watched *before = collect_find(c, pid), *w;
 	uint64_t now = clock_monotonic_ns(), inode = inode_of(fd);
+	const struct watched *parent;
 	struct counted counted;
-	struct identity who;
 	uint32_t number;
 	int rc = heap_readers_add(c->readers, fd, (uint32_t)pid, &number, err);
 	bool says = !rc && heap_readers_header(c->readers, number)->mode == SHARE_PROGRAM;
@@ -229,10 +290,11 @@ int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, en
 		c->slots = HEAP_SLOT(number) + 1;
 	watch_end(c, w); /* while it waits for its tables */
 	counted = count_modules(c, w);
+	parent = parent_of(c, w);
 	if (says)
 		collect_said_over(c, w);
 	if (!says || !has_another(c, w))
-		enter_session(c, w, before, now);
+		enter_session(c, w, parent, before, now);
 	else
 		session_read_maps(c->session, pid, NULL);
 	rc = prepare(c, w, err);
@@ -245,12 +307,7 @@ int collect_begin(struct heap_collector *c, int fd, pid_t pid, pid_t own_pid, en
 		publish(c, w, counted, FIRST_TABLES_NS);
 		return 0;
 	}
-	identify(w, &who);
-	collect_python(c, w, now);
-	publish(c, w, counted, FIRST_TABLES_NS);
-	write_heap(c, w, &who, how, now);
-	if (who.exe_fd >= 0)
-		close(who.exe_fd);
+	tell_program(c, w, parent, counted, how, now);
 	/* What it found in its environment is what the rate was when the first program began. */
 	if (c->rate != c->options.rate)
 		heap_readers_set_rate(c->readers, w->number, c->rate);

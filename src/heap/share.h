@@ -89,7 +89,7 @@ struct share_header {
 	uint64_t began;             /* by `clock` */
 	uint64_t options;           /* SHARE_OPTION_... */
 	uint32_t sizes;             /* enum share_sizes */
-	uint8_t pad1[4];
+	uint32_t forked_from;       /* `pid` of the process whose memory it had before; 0: it was not forked from a watched one */
 
 	/* The target, whenever. */
 	uint32_t ring_count;        /* descriptors that were ever claimed: a prefix */
@@ -103,7 +103,9 @@ struct share_header {
 
 	/* Both: chunks given back, a list through `next`. Low half: the first one; high half: + 1 with each change. */
 	uint64_t free_chunks;
-	uint8_t pad3[56];
+	/* The target, once: so many bytes of the tables area are a copy of its parent's, and `directory` is set. */
+	uint32_t tables_kept;
+	uint8_t pad3[52];
 
 	/* The collector, whenever. */
 	uint64_t rate;              /* bytes or calls; the target takes it over with its next draw */
@@ -365,8 +367,9 @@ static inline struct share_python *share_python_of(struct share_header *header)
  * `token` is 32 hex digits and `address` the name of an abstract socket (SOCK_SEQPACKET) of the collector's. The
  * program makes its memory and sends struct share_hello with the memfd as SCM_RIGHTS; nothing comes back. Then, and
  * whenever it has loaded code, it waits until `modules_done` has reached `modules_wanted`, but never for longer than
- * SHARE_WAIT_START_MS and SHARE_WAIT_LOAD_MS.
+ * SHARE_WAIT_START_MS and SHARE_WAIT_LOAD_MS. A forked child with a copy of its parent's tables does not wait.
  */
+#define SHARE_KEPT_MOST (16u << 20)
 #define SHARE_ENVIRONMENT "SONDE_HEAP"
 #define SHARE_WAIT_START_MS 2000
 #define SHARE_WAIT_LOAD_MS 20

@@ -155,7 +155,7 @@ struct heap_tables {
 	struct heap_rules *rules;
 	uint8_t *area;
 	struct share_header *header;
-	uint64_t limit, bytes;
+	uint64_t first, limit, bytes;
 	VEC(struct extent) extents; /* ascending */
 	VEC(struct heap_tables_module) modules; /* ascending, disjoint; as set */
 	enum unwind_arch arch;
@@ -175,6 +175,7 @@ int heap_tables_new(struct heap_rules *r, uint8_t *area, struct share_header *he
 	t->rules = r;
 	t->area = area;
 	t->header = header;
+	t->first = AREA_FIRST;
 	t->limit = limit && limit < SHARE_TABLES_BYTES ? limit : SHARE_TABLES_BYTES;
 	*ret = t;
 	return 0;
@@ -192,6 +193,12 @@ void heap_tables_free(struct heap_tables *t)
 	free(t);
 }
 
+void heap_tables_keep(struct heap_tables *t, uint64_t bytes)
+{
+	if (bytes > t->first && bytes <= SHARE_KEPT_MOST && bytes < t->limit / 2)
+		t->first = (bytes + 7) & ~7ull;
+}
+
 uint64_t heap_tables_bytes(const struct heap_tables *t)
 {
 	return t->bytes;
@@ -207,7 +214,7 @@ static void drop_extent(struct heap_tables *t, size_t i)
 /* Before extent i, when it fits there. */
 static bool gap_before(const struct heap_tables *t, size_t i, uint64_t bytes, uint64_t *ret)
 {
-	uint64_t from = i ? t->extents.data[i - 1].at + t->extents.data[i - 1].bytes : AREA_FIRST;
+	uint64_t from = i ? t->extents.data[i - 1].at + t->extents.data[i - 1].bytes : t->first;
 	uint64_t to = i < t->extents.len ? t->extents.data[i].at : t->limit;
 
 	*ret = from;

@@ -58,6 +58,10 @@ int heap_tables_new(struct heap_rules *r, uint8_t *area, struct share_header *he
 	struct heap_tables **ret, struct err *err);
 void heap_tables_free(struct heap_tables *t);
 
+/* Nothing is written to the first so many bytes of the area: a forked child has the tables of its parent there. Before
+ * heap_tables_set(); more than is likely is not believed. */
+void heap_tables_keep(struct heap_tables *t, uint64_t bytes);
+
 /*
  * What the process has mapped now; in any order, overlaps are cut. `modules_wanted` and `modules_gone` are the header's as
  * they were before the mappings were read. Makes what is not there yet for about `ns` (UINT64_MAX: all), publishes, and then sets

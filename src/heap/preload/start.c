@@ -29,6 +29,7 @@
 #include "heap/preload/ring.h"
 #include "heap/preload/sample.h"
 #include "heap/preload/sys.h"
+#include "heap/tables_layout.h"
 
 #pragma weak environ
 #pragma weak getauxval
@@ -223,7 +224,80 @@ static bool map_file(int fd)
 	return true;
 }
 
-static void fill_header(void)
+/* ---- what a forked child has of its parent ---- */
+
+struct inherited {
+	uint32_t pid;           /* 0: it is not forked from a process that was watched */
+	uint32_t tables_bytes;  /* 0: the tables were not copied */
+	uint32_t wanted, done, gone;
+	uint64_t directory;
+};
+
+/* The end of what the directory leads to. 0: it makes no sense, or the room is used for something else now. */
+static uint64_t tables_end(const uint8_t *tables, uint64_t where)
+{
+	const struct tables_directory *d = (const void *)(tables + where);
+	const struct tables_module *m = (const void *)(d + 1);
+	uint64_t end = where + sizeof(*d);
+	uint32_t count;
+
+	if (end > SHARE_KEPT_MOST || d->magic != TABLES_MAGIC)
+		return 0;
+	count = d->count;
+	if (count > (SHARE_KEPT_MOST - end) / sizeof(*m))
+		return 0;
+	end += count * sizeof(*m);
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t at = m[i].blob, blob_end;
+		const struct tables_blob *blob = (const void *)(tables + at);
+
+		if (!at)
+			continue;
+		if (at > SHARE_KEPT_MOST || blob->rows > SHARE_KEPT_MOST || blob->rules > SHARE_KEPT_MOST)
+			return 0;
+		blob_end = at + TABLES_RULES_AT(blob->rows) + 8ull * blob->rules;
+		end = end > blob_end ? end : blob_end;
+	}
+	return end <= SHARE_KEPT_MOST ? end : 0;
+}
+
+/* Its code is that of its parent, so it need not wait for tables of its own. Written and not mapped: most of it is never
+ * looked at, and the kernel copies faster than pages are made. */
+static void copy_tables(const struct share_header *parent, int fd, struct inherited *ret)
+{
+	uint64_t word = __atomic_load_n(&parent->directory, __ATOMIC_ACQUIRE), end;
+	const uint8_t *tables = preload.memory.tables;
+	struct rlimit limit;
+
+	if (!word || TABLES_WHERE(word) >= SHARE_KEPT_MOST || failed(sys6(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit, 0, 0)) ||
+		limit.rlim_cur < SHARE_BYTES)
+		return;
+	end = tables_end(tables, TABLES_WHERE(word));
+	if (!end || sys6(SYS_pwrite64, fd, tables, end, SHARE_TABLES_AT, 0, 0) != (long)end)
+		return;
+	/* Another one may have been published meanwhile, over what was copied. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&parent->directory, __ATOMIC_ACQUIRE) != word)
+		return;
+	ret->directory = word;
+	ret->tables_bytes = (uint32_t)end;
+}
+
+static void inherit(int fd, struct inherited *ret)
+{
+	const struct share_header *parent = preload.memory.header;
+
+	*ret = (struct inherited){0};
+	if (!parent || preload.attached || of_program)
+		return;
+	ret->pid = parent->pid;
+	ret->done = __atomic_load_n(&parent->modules_done, __ATOMIC_ACQUIRE);
+	ret->wanted = __atomic_load_n(&parent->modules_wanted, __ATOMIC_ACQUIRE);
+	ret->gone = __atomic_load_n(&parent->modules_gone, __ATOMIC_ACQUIRE);
+	copy_tables(parent, fd, ret);
+}
+
+static void fill_header(const struct inherited *from)
 {
 	static const char magic[] = SHARE_MAGIC;
 	struct share_header *h = preload.memory.header;
@@ -245,6 +319,14 @@ static void fill_header(void)
 #endif
 	h->node_count = SHARE_STACK_FIRST;
 	h->modules_wanted = 1;
+	h->forked_from = from->pid;
+	if (from->tables_bytes) {
+		h->tables_kept = from->tables_bytes;
+		h->modules_wanted = from->wanted;
+		h->modules_gone = from->gone;
+		h->modules_done = from->done;
+		h->directory = from->directory;
+	}
 	h->rate = wish.rate;
 	h->chunk_limit = SHARE_CHUNKS - 1;
 	h->lost[SHARE_LOST_EARLY] = preload.early;
@@ -333,14 +415,16 @@ void preload_wait(uint32_t milliseconds)
 
 static bool meet(void)
 {
+	struct inherited from;
 	int fd = make_file();
 	bool ok;
 
 	if (fd < 0)
 		return false;
+	inherit(fd, &from);
 	ok = map_file(fd);
 	if (ok) {
-		fill_header();
+		fill_header(&from);
 		ok = say_hello(fd);
 	}
 	sys3(SYS_close, fd, 0, 0);
@@ -390,7 +474,7 @@ static void start(void)
 	if (!preload.has_key && pthread_key_create)
 		preload.has_key = !pthread_key_create(&preload.key, thread_ended);
 	if (limits_allow() && make_alive() && meet()) {
-		if (!of_program)
+		if (!of_program && !preload.memory.header->tables_kept)
 			preload_wait(SHARE_WAIT_START_MS);
 		switch_on();
 #ifndef PRELOAD_OF_PROGRAM
@@ -486,7 +570,7 @@ static int share(const char *text)
 	}
 	preload.early = 0;
 	thread_leave_walks();
-	fill_header();
+	fill_header(&(struct inherited){0});
 	return fd;
 }
 
