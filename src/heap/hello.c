@@ -59,11 +59,15 @@ static int listen_here(struct hello *h, struct err *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	size_t len = strlen(h->name);
+	int on = 1;
 
 	h->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (h->listen_fd < 0)
 		return err_errno(err, errno, "socket");
 	memcpy(address.sun_path + 1, h->name, len);
+	/* Handed on to those that are accepted. Set on these alone it could come after what they say, which then has no sender. */
+	if (setsockopt(h->listen_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
+		return err_errno(err, errno, "SO_PASSCRED");
 	if (bind(h->listen_fd, (struct sockaddr *)&address,
 		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)) ||
 		listen(h->listen_fd, SOMAXCONN))
@@ -148,9 +152,7 @@ static void drop_late(struct hello *h, uint64_t now)
 
 static void accept_one(struct hello *h, int fd, uint64_t now)
 {
-	int on = 1;
-
-	if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) || watch(h, fd, NULL)) {
+	if (watch(h, fd, NULL)) {
 		close(fd);
 		h->refused++;
 		return;

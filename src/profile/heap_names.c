@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Whom memory is for: the innermost code that is not the allocator's. docs/heuristics/heap-sites.md */
+#include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 #include "profile/heap_priv.h"
 #include "symbol/interpreter.h"
@@ -27,8 +29,10 @@ static const char *const allocator_starts[] = {"mi_", "_mi_", "je_", "_rjem_", "
 static const char *const library_starts[] = {"std::", "__gnu_cxx::", "alloc::raw_vec::", "<alloc::", "<T as alloc::",
 	"hashbrown::raw::"};
 
-/* Wrappers that programs have under these names, and which do nothing but end the program when there is no memory. */
-static const char *const wrappers[] = {"xmalloc", "xcalloc", "xrealloc", "xzalloc"};
+/* Wrappers of programs and libraries say so at the end of their names: ngx_alloc, os::malloc, CRYPTO_zalloc, __strdup. In C++ also
+ * at the beginning: node::NodeArrayBufferAllocator::AllocateUninitialized. */
+static const char *const wrapper_ends[] = {"alloc", "memalign", "strdup", "strndup", "memdup"};
+static const char wrapper_start[] = "allocate";
 
 /* CPython's allocator has a file of its own. */
 static const char allocator_file[] = "obmalloc.c";
@@ -73,6 +77,48 @@ static bool is_allocator(const struct profile *p, const struct profile_function 
 	return is_one_of(f->name, allocators, COUNT(allocators)) || starts_with(f->name, allocator_starts, COUNT(allocator_starts));
 }
 
+/* The name alone: without scopes, parameters, and what compilers append (".part.0"). */
+static const char *own_name(const char *name, size_t *ret_len)
+{
+	const char *start = name, *end = NULL, *at;
+	unsigned depth = 0;
+
+	for (at = name; *at; at++) {
+		if (*at == '(' || *at == '<') {
+			end = depth++ || end ? end : at;
+		} else if (*at == ')' || *at == '>') {
+			depth -= depth > 0;
+		} else if (!depth && at[0] == ':' && at[1] == ':') {
+			start = ++at + 1;
+			end = NULL;
+		} else if (!depth && *at == '.' && !end) {
+			end = at;
+		}
+	}
+	*ret_len = (size_t)((end ? end : at) - start);
+	return start;
+}
+
+static bool is_wrapper(const char *name)
+{
+	size_t len, all;
+	const char *own = own_name(name, &len);
+
+	all = len;
+	/* sqlite3_malloc64, g_malloc0_n */
+	while (len > 1 && (isdigit((unsigned char)own[len - 1]) || own[len - 1] == '_' || !strncmp(own + len - 2, "_n", 2)))
+		len--;
+	for (size_t i = 0; i < COUNT(wrapper_ends); i++) {
+		size_t end = strlen(wrapper_ends[i]);
+
+		if (len >= end && !strncasecmp(own + len - end, wrapper_ends[i], end))
+			return true;
+	}
+	/* Of C++: "allocate_stack" of libc is what it says. */
+	return (own > name || own[all] == '(') && all >= strlen(wrapper_start) &&
+		!strncasecmp(own, wrapper_start, strlen(wrapper_start));
+}
+
 static bool is_library(const struct profile_function *f)
 {
 	if (f->unresolved)
@@ -80,7 +126,7 @@ static bool is_library(const struct profile_function *f)
 	for (size_t i = 0; f->file && i < COUNT(library_files); i++)
 		if (strstr(f->file, library_files[i]))
 			return true;
-	return is_one_of(f->name, wrappers, COUNT(wrappers)) || starts_with(f->name, library_starts, COUNT(library_starts));
+	return is_wrapper(f->name) || starts_with(f->name, library_starts, COUNT(library_starts));
 }
 
 uint8_t heap_role_of(const struct profile *p, const struct profile_function *f)

@@ -55,11 +55,14 @@ static void sums_lines(struct heap_text *v)
 	buf_str(v->out, " in ");
 	heap_count(v->out, s->live);
 	buf_str(v->out, round(s->live) == 1 ? " block" : " blocks");
-	buf_str(v->out, h->range ? " then" : " at the end");
+	/* What one process had at its end may be more than all had at a time. */
+	buf_str(v->out, h->range ? " then" : h->processes.len > 1 ? " at the end of each process" : " at the end");
 	if (h->peak_bytes > 0) {
 		buf_str(v->out, heap_text_dot(v));
 		buf_str(v->out, "peak ");
 		heap_bytes(v->out, h->peak_bytes);
+		if (h->processes.len > 1)
+			buf_str(v->out, " of all together");
 		if (h->peak_ns) {
 			buf_str(v->out, " at ");
 			moment_words(v, h->peak_ns);

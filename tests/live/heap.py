@@ -335,6 +335,80 @@ def processes_of(name):
     return found
 
 
+GONE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+__attribute__((noinline)) static void *node_alloc(size_t size) { return malloc(size + 1); }
+__attribute__((noinline)) static void leave_something(void) { void *volatile p = node_alloc(999); (void)p; }
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && !strcmp(argv[1], "daemon")) {
+		if (fork())
+			_exit(0);
+		setsid();
+		if (fork())
+			_exit(0);
+		usleep(300000);
+		for (int i = 0; i < 100; i++)
+			leave_something();
+		return 0;
+	}
+	for (int i = 0; i < 300; i++) {
+		if (!fork()) {
+			leave_something();
+			_exit(0);
+		}
+		if (i % 8 == 7)
+			while (wait(NULL) > 0)
+				;
+	}
+	while (wait(NULL) > 0)
+		;
+	return 0;
+}
+"""
+
+
+def gone():
+    path = work("gone")
+    with open(path + ".c", "w") as f:
+        f.write(GONE)
+    expect(run(["gcc", "-O1", "-g", "-o", path, path + ".c"]), 0)
+    return path
+
+
+def left_by(command, *options):
+    done = sonde("heap", "--exact", *options, "-o", work("out.sonde"), "--", *command)
+    expect(done, 0)
+    heap = heap_of(work("out.sonde"))
+    # node_alloc hands on what it allocates: it is leave_something that wants it.
+    return heap, done.stderr.decode(), by_name(heap)["leave_something"]
+
+
+@test
+def children_that_are_gone_at_once():
+    need("gcc")
+    heap, words, site = left_by([gone()])
+    check(site["total_count"] == 300 and site["leaked_bytes"] == 300000, "%s\n%s" % (dict(site), words))
+    check("not written down" not in words, words)
+
+
+@test
+def daemons_are_told_and_waited_for():
+    need("gcc")
+    path = gone()
+    _, words, site = left_by([path, "daemon"])
+    check(not site["total_count"] and "--daemons" in words, words)
+    _, words, site = left_by([path, "daemon"], "--daemons")
+    check(site["total_count"] == 100 and "--daemons" not in words, "%s\n%s" % (dict(site), words))
+    time.sleep(0.5)
+
+
 # ---- programs that must not notice ----
 
 def same(command, words=None, **options):

@@ -68,6 +68,8 @@ static const struct option_spec options[] = {
 		"also what programs map themselves (mmap, mremap, brk), every call of it; it is told apart from what malloc gives"),
 	OPTION_FLAG(0, "no-children", struct heap_record_args, no_children,
 		"the process of CMD alone, not those that it starts"),
+	OPTION_FLAG(0, "daemons", struct heap_record_args, daemons,
+		"go on until all that CMD has started has ended, not CMD alone: for programs that put themselves into the background"),
 	OPTION_STRING('p', "pid", struct heap_record_args, pid, "PID",
 		"a program that runs already, by number or name: our library is put into it, and taken out of the way at "
 		"the end; what it allocated before is not seen"),
@@ -118,6 +120,8 @@ static int check(struct heap_recording *r)
 		return options_complain(&usage, "--exact, --sample and --every exclude each other");
 	if (a->maps && a->every_calls)
 		return options_complain(&usage, "--maps is of memory that is live, which --every does not know");
+	if (a->daemons && a->pid)
+		return options_complain(&usage, "--daemons goes with a command");
 	if (a->time && !a->every_calls)
 		return options_complain(&usage, "--time goes with --every N");
 	if (a->sample_bytes && is_wished(a))
@@ -138,7 +142,10 @@ static void release(struct heap_recording *r)
 	/* Who lives on may start programs that look for it. */
 	if (r->library && heap_library_in_use(heap_library_path(r->library))) {
 		if (!r->args->quiet)
-			cmd_note(NAME, "%s stays: processes that still run have it in LD_PRELOAD",
+			cmd_note(NAME, r->reason == END_TARGET_EXITED && !r->args->daemons
+					? "processes that the command has left behind run on unwatched (--daemons goes on with them); %s "
+					  "stays as long as they have it in LD_PRELOAD"
+					: "%s stays: processes that still run have it in LD_PRELOAD",
 				heap_library_path(r->library));
 		heap_library_leave(r->library);
 	} else {
@@ -192,7 +199,8 @@ static int record(struct heap_recording *r)
 bool heap_record_is_meant(int argc, char **argv)
 {
 	static const char *const own[] = {
-		"--exact", "--sample", "--allocator", "--overhead", "--error", "--no-children", "--free-stacks", "--maps"};
+		"--exact", "--sample", "--allocator", "--overhead", "--error", "--no-children", "--daemons", "--free-stacks",
+		"--maps"};
 	/* Of questions that nothing is put into the process for. */
 	static const char *const others[] = {"--census", "--every", "--times", "--why-alive", "--paths", "--all", "-a", "--top",
 		"-n", "--json", "--core", "--root", "--rss"};

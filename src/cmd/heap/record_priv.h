@@ -31,7 +31,7 @@
 #define NAME "heap"
 
 struct heap_record_args {
-	bool exact, time, no_children, quiet, debuginfod, free_stacks, maps;
+	bool exact, time, no_children, daemons, quiet, debuginfod, free_stacks, maps;
 	bool sample_auto;
 	struct heap_rate_wish wish;
 	uint64_t sample_bytes, every_calls, duration_ns;
@@ -52,6 +52,7 @@ struct heap_recording {
 	struct thread_selection selection;
 	struct child child;
 	struct child_inherits inherits;
+	bool waits_for_daemons; /* the command has ended, and what it has left behind is waited for */
 	int signal_fd, pid_fd; /* pid_fd: readable when the command has ended */
 	struct capture_writer *writer;
 	struct session *session;

@@ -38,7 +38,7 @@ static struct work wait_for_work(struct heap_recording *r, uint64_t until_ns)
 	struct timespec timeout = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
 	struct pollfd fds[3] = {
 		{.fd = r->signal_fd, .events = POLLIN},
-		{.fd = r->pid_fd, .events = POLLIN},
+		{.fd = r->waits_for_daemons ? -1 : r->pid_fd, .events = POLLIN},
 		{.fd = heap_collector_fd(r->collector), .events = POLLIN},
 	};
 
@@ -46,6 +46,13 @@ static struct work wait_for_work(struct heap_recording *r, uint64_t until_ns)
 		return (struct work){.signal = true};
 	r->wakeups++;
 	return (struct work){.signal = fds[0].revents, .ended = fds[1].revents};
+}
+
+/* The command has ended: is there nobody else whose end is to be waited for? */
+static bool all_ended(struct heap_recording *r)
+{
+	r->waits_for_daemons = r->args->daemons && r->library && heap_library_in_use(heap_library_path(r->library));
+	return !r->waits_for_daemons;
 }
 
 static void run(struct heap_recording *r)
@@ -61,6 +68,7 @@ static void run(struct heap_recording *r)
 		if (now >= flush_ns) {
 			session_flush(r->session, now);
 			flush_ns = now + FLUSH_NS;
+			work.ended |= r->waits_for_daemons;
 		}
 		if (capture_writer_error(r->writer, NULL)) {
 			r->reason = END_ERROR;
@@ -68,7 +76,7 @@ static void run(struct heap_recording *r)
 		}
 		if (work.signal && take_signal(r))
 			return;
-		if (work.ended) {
+		if (work.ended && all_ended(r)) {
 			r->reason = END_TARGET_EXITED;
 			return;
 		}

@@ -40,8 +40,11 @@ static void tell_totals(const struct heap_recording *r)
 	if (!r->args->every_calls) {
 		fputs("  live     ", stderr);
 		tell_estimate(t->live_bytes, t->variance_live_bytes);
-		fprintf(stderr, " in %.0f blocks\n  peak     ", t->live);
+		fprintf(stderr, " in %.0f blocks%s\n  peak     ", t->live,
+			r->stats.processes > 1 ? " at the end of each process" : "");
 		tell_estimate(t->peak_bytes, t->variance_peak_bytes);
+		if (r->stats.processes > 1)
+			fputs(" of all together", stderr);
 		if (t->peak_ns > r->start_ns)
 			fprintf(stderr, ", after %.2f s", (double)(t->peak_ns - r->start_ns) / 1e9);
 		fputc('\n', stderr);
