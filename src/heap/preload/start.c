@@ -294,7 +294,9 @@ static void inherit(int fd, struct inherited *ret)
 	ret->done = __atomic_load_n(&parent->modules_done, __ATOMIC_ACQUIRE);
 	ret->wanted = __atomic_load_n(&parent->modules_wanted, __ATOMIC_ACQUIRE);
 	ret->gone = __atomic_load_n(&parent->modules_gone, __ATOMIC_ACQUIRE);
-	copy_tables(parent, fd, ret);
+	/* What the collector has to know of Python's frames it knows of no child before it has met it. */
+	if (share_python_of(preload.memory.header)->state != SHARE_PYTHON_READY)
+		copy_tables(parent, fd, ret);
 }
 
 static void fill_header(const struct inherited *from)
