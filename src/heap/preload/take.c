@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include "heap/preload/probes.h"
+
 bool take_unusual(struct thread *t)
 {
 	if (preload_ready(t))
@@ -108,6 +110,8 @@ void take_allocated_otherwise(struct thread *t, void *block, uint64_t size, cons
 	if (preload.mode == SHARE_SAMPLED)
 		mark(t, (uintptr_t)block);
 	put(t, preload.mode == SHARE_EVERY ? SHARE_CALL : SHARE_ALLOC, (uintptr_t)block, node, size);
+	if (preload.mode == SHARE_SAMPLED && probe_alloc_wanted())
+		probe_alloc(block, size, t->rate);
 }
 
 /* Sizes that were told last, by their hash: 1 + size, and above it the generation. One that another pushes out is told again. */
@@ -160,6 +164,8 @@ void take_freed_otherwise(struct thread *t, void *block, const struct walk_start
 		put(t, SHARE_CALL, 0, stack_take(t, here), 0);
 		return;
 	}
+	if (preload.mode == SHARE_SAMPLED && probe_free_wanted())
+		probe_free(block);
 	last = preload.mode == SHARE_SAMPLED && t->last == (uintptr_t)block && t->last_left == t->left;
 	if (likely(!(preload.options & SHARE_OPTION_FREE_STACKS))) {
 		put_free(t, block, last ? SHARE_FREE_LAST : SHARE_FREE);
@@ -183,6 +189,8 @@ void take_moving(struct thread *t, void *block)
 {
 	if (preload.mode != SHARE_EVERY)
 		put_free(t, block, SHARE_REALLOC);
+	if (preload.mode == SHARE_SAMPLED && probe_free_wanted())
+		probe_free(block);
 }
 
 void take_moved(struct thread *t, void *block, uint64_t size, bool sampled, const struct walk_start *here)
@@ -201,4 +209,6 @@ void take_moved(struct thread *t, void *block, uint64_t size, bool sampled, cons
 			mark(t, (uintptr_t)block);
 	}
 	put(t, SHARE_REALLOC_DONE, (uintptr_t)block, node, block ? size : 0);
+	if (block && sampled && preload.mode == SHARE_SAMPLED && probe_alloc_wanted())
+		probe_alloc(block, size, t->rate);
 }
