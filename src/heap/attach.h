@@ -19,13 +19,13 @@ struct heap_attached {
 	uint64_t longest_stop_ns, stopped_ns; /* the longest one, and all together */
 };
 
+/* Whether it lets our library in at all; as inject_open() says. */
+int heap_attach_possible(pid_t pid, struct err *err);
+
 /*
  * Puts the library in and makes the shared memory, as `wish` (heap_collector_environment()) says. *ret_fd is it, the caller's; the
  * program writes nothing yet. Fails as inject_open() and inject_load(), and -EBUSY: it is watched already.
  */
-/* Whether it lets our library in at all; as inject_open() says. */
-int heap_attach_possible(pid_t pid, struct err *err);
-
 int heap_attach_share(pid_t pid, const char *wish, int *ret_fd, struct heap_attached *ret, struct err *err);
 
 /* From here on its calls are written down. *ret goes on counting. */

@@ -35,7 +35,7 @@ struct heap_probes {
 	int session_fd; /* the link with all probes; -1: `links` has them */
 	VEC(struct bpf_link *) links;
 	uint64_t bytes;
-	unsigned functions, slow, cpus;
+	unsigned functions, slow, left_out, cpus;
 	int attach_type; /* of that link; 0: there is none */
 	bool failed;
 };
@@ -200,6 +200,11 @@ static int attach_each(struct heap_probes *p, const struct heap_probes_options *
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < o->entries->count; i++) {
+		/* Its return would be awaited in each call, also in one that throws. */
+		if (o->entries->entries[i].probe.throws) {
+			p->left_out++;
+			continue;
+		}
 		if (o->entries->entries[i].probe.kind != HEAP_PROBE_FREE)
 			rc = attach_one(p, o, i, true, err);
 		if (!rc)
@@ -342,7 +347,8 @@ void heap_probes_stats(const struct heap_probes *p, struct heap_probes_stats *re
 	*ret = (struct heap_probes_stats){
 		.lost = bss->lost_room + bss->lost_table + bss->lost_throwing,
 		.bytes = p->bytes,
-		.functions = p->functions,
+		.functions = p->functions - p->left_out,
+		.left_out = p->left_out,
 		.slow = p->slow,
 		.all_returns = !p->attach_type,
 	};

@@ -71,6 +71,7 @@ struct heap_probes_stats {
 	uint64_t lost;             /* samples and frees that found no room, or could not be followed */
 	uint64_t bytes;            /* that were read */
 	unsigned functions, slow;  /* probed; of those at an instruction that the kernel has to run on the side */
+	unsigned left_out;         /* that throw exceptions, where the kernel cannot leave out returns */
 	bool all_returns;          /* the kernel cannot leave out returns */
 };
 void heap_probes_stats(const struct heap_probes *p, struct heap_probes_stats *ret);

@@ -4,6 +4,7 @@
 # schedule: early (minutes)
 """Our BPF programs on other kernels: Debian's of four releases, emulated. One object has to load on all of them."""
 import functools
+import json
 import os
 import re
 import sys
@@ -72,7 +73,7 @@ def booted(suite):
     """Everything that this file wants of a kernel: name of the part -> its lines."""
     if os.uname().machine != "x86_64":
         skip("emulates x86-64 with what runs here")
-    parts = {"waits": waits_part()}
+    parts = {"waits": waits_part(), "heap": heap_part()}
     if os.path.exists(TEST_LOOK):
         parts["look"] = look_part()
     if python_311():
@@ -106,6 +107,27 @@ def add(suite, wakers):
         text = sonde("report", got.path).stdout.decode()
         check(not wakers or re.search(r"woken by phases .*(unlock|lll_lock_wake)", text), text)
     body.__name__ = "one_object_on_the_kernel_of_" + suite
+    test(body)
+
+
+def heap_part():
+    return (dict(loaded_files(SONDE), **{"/bin/heap_own": static_program("heap_own")}),
+            ["sonde heap --sample 16K -o h.sonde -- heap_own 20 1000 2>&1; echo status $?", guest.send("h.sonde")])
+
+
+def add_heap(suite, has_cookies):
+    def body():
+        lines = booted(suite)["heap"]
+        text = "\n".join(lines)
+        if not has_cookies:
+            check("Linux 5.15 can" in text and "status 1" in lines, text[-3000:])
+            return
+        got = received(lines, "h.sonde")
+        check("have seen" in text, text[-3000:])
+        seen = json.loads(sonde("report", got.path, "--json").stdout)["heap"]
+        live = [s["live_bytes"] for s in seen["sites"] if s["name"] == "keeps"]
+        check(live and 15e6 < live[0] < 25e6, "%s\n%s" % (live, text[-3000:]))
+    body.__name__ = "probes_at_an_allocator_on_the_kernel_of_" + suite
     test(body)
 
 
@@ -204,4 +226,5 @@ for each, (tells_wakers, tells_locks) in SUITES.items():
     add(each, tells_wakers)
     add_look(each, tells_locks)
     add_python(each)
+    add_heap(each, tells_wakers)
 main()

@@ -194,6 +194,50 @@ def a_recorder_that_is_killed_leaves_nothing():
 
 
 @test
+def a_program_in_a_sandbox():
+    """Its filter ends it for the calls that our library makes; its allocator is glibc's."""
+    need_probes()
+    out = work("locked")
+    done = run(["gcc"] + PLAIN + [os.path.join(PROGRAMS, "heap_locked.c"), "-o", out])
+    check(done.returncode == 0, done.stderr.decode())
+    child = start([out], stdin=subprocess.PIPE)
+    watcher = attached(child, "--sample", "16K")
+    for _ in range(40):
+        step(child)
+    watcher.send_signal(signal.SIGINT)
+    words = watcher.communicate(timeout=30)[1].decode()
+    check(watcher.returncode == 0 and "libc.so.6" in words, words)
+    check(counted(words) == 80000, words)
+    keeps = sites(heap_of(work("out.sonde")))["keeps"][0]
+    within(keeps, "live_bytes", "ci95", 40 * 1000 * 1000, "keeps, live")
+    child.stdin.close()
+    check(child.wait() == 0, "it ended with %s" % child.returncode)
+
+
+@test
+def exceptions_pass_and_children_are_seen():
+    """operator new of jemalloc throws; a forked child allocates as much as its parent."""
+    need_probes()
+    jemalloc = (glob.glob("/usr/lib/*/libjemalloc_pic.a") or [None])[0]
+    if not jemalloc:
+        skip("there is no static jemalloc (libjemalloc-dev)")
+    out, path = work("operators"), work("out.sonde")
+    done = run(["g++", "-O1", "-g", "-fno-optimize-sibling-calls", os.path.join(PROGRAMS, "heap_operators.cc"), "-Wl,-u,_Znwm",
+                jemalloc, "-lpthread", "-lm", "-ldl", "-o", out])
+    check(done.returncode == 0, done.stderr.decode())
+    for rate in ("4K", "16K"):
+        done = sonde("heap", "--sample", rate, "-o", path, "--", out, timeout=60)
+        expect(done, 0)
+        check(done.stdout == b"thrown 10, child 7\n", "%s" % done.stdout)
+        heap = heap_of(path)
+        check(len(heap["processes"]) == 2, "%s" % heap["processes"])
+        keeps = sites(heap)["keeps()"]
+        for pid in (p["pid"] for p in heap["processes"]):
+            own = sum(t["total_bytes"] for s in keeps for t in s["threads"] if t["pid"] == pid)
+            check(0.85 * 20e6 < own < 1.15 * 20e6, "%d: %s" % (pid, own))
+
+
+@test
 def growth_names_the_function():
     need_probes()
     path = work("out.sonde")

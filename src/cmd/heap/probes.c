@@ -211,6 +211,9 @@ void heap_tell_probes(const struct heap_recording *r)
 			"machine\n", s->slow);
 	if (s->all_returns)
 		fputs("  this kernel stops at every return as well, which makes allocations dearer by half (Linux 6.13 does not)\n", stderr);
+	if (s->left_out)
+		fprintf(stderr, "  %u functions that throw exceptions are not probed, as this kernel could not let one pass: what they "
+			"allocate is not seen\n", s->left_out);
 	if (r->entries->left_out)
 		fprintf(stderr, "  %zu more functions of the allocator are not probed, for want of room\n", r->entries->left_out);
 	if (!r->probes_alone)

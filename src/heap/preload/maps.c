@@ -94,24 +94,30 @@ static void *failed(long ret)
 	return FAILED;
 }
 
-/* A call from within the search for the real functions has none of them. */
+/* Whether the real functions are known. They are not searched for here: an allocator that is part of the program maps memory while
+ * it begins, under its lock, and the search would ask it for some. */
+static inline bool is_known(void)
+{
+	return likely(__atomic_load_n((void **)&real.malloc, __ATOMIC_ACQUIRE) != NULL);
+}
+
 static void *real_mmap(void *at, size_t bytes, int access, int flags, int fd, long offset)
 {
-	if (likely(real_ready(&thread) && real.mmap))
+	if (is_known() && real.mmap)
 		return real.mmap(at, bytes, access, flags, fd, offset);
 	return failed(sys6(SYS_mmap, at, bytes, access, flags, fd, offset));
 }
 
 static int real_munmap(void *at, size_t bytes)
 {
-	if (likely(real_ready(&thread) && real.munmap))
+	if (is_known() && real.munmap)
 		return real.munmap(at, bytes);
 	return failed(sys3(SYS_munmap, at, bytes, 0)) == FAILED ? -1 : 0;
 }
 
 static void *real_mremap(void *old, size_t old_bytes, size_t bytes, int flags, void *at)
 {
-	if (likely(real_ready(&thread) && real.mremap))
+	if (is_known() && real.mremap)
 		return real.mremap(old, old_bytes, bytes, flags, at);
 	return failed(sys6(SYS_mremap, old, old_bytes, bytes, flags, at, 0));
 }
