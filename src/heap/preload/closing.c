@@ -65,6 +65,26 @@ static inline void before_call(long number, long a)
 		enter_sandbox();
 }
 
+/* What allocators call while they begin (real_known()); of five arguments at most. */
+static bool is_of_allocators(long number)
+{
+	switch (number) {
+#ifdef SYS_open
+	case SYS_open:
+	case SYS_readlink:
+#endif
+	case SYS_openat:
+	case SYS_read:
+	case SYS_close:
+	case SYS_readlinkat:
+	case SYS_gettid:
+	case SYS_getrandom:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* A jump at its end: what vfork and clone do to the stack they do to the program's own frame. Arguments in registers alone: one
  * that lies on the stack stays where it is. */
 #if defined(__x86_64__)
@@ -72,6 +92,8 @@ PRELOAD_EXPORT long syscall(long number, long a, long b, long c, long d, long e)
 PRELOAD_EXPORT long syscall(long number, long a, long b, long c, long d, long e)
 {
 	before_call(number, a);
+	if (unlikely(!real_known()) && is_of_allocators(number))
+		return result(sys6(number, a, b, c, d, e, 0));
 	if (unlikely(!real_ready(&thread) || !real.syscall))
 		return result(-ENOSYS);
 	return real.syscall(number, a, b, c, d, e);
@@ -81,6 +103,8 @@ PRELOAD_EXPORT long syscall(long number, long a, long b, long c, long d, long e,
 PRELOAD_EXPORT long syscall(long number, long a, long b, long c, long d, long e, long f)
 {
 	before_call(number, a);
+	if (unlikely(!real_known()) && is_of_allocators(number))
+		return result(sys6(number, a, b, c, d, e, 0));
 	if (unlikely(!real_ready(&thread) || !real.syscall))
 		return result(-ENOSYS);
 	return real.syscall(number, a, b, c, d, e, f);

@@ -94,30 +94,24 @@ static void *failed(long ret)
 	return FAILED;
 }
 
-/* Whether the real functions are known. They are not searched for here: an allocator that is part of the program maps memory while
- * it begins, under its lock, and the search would ask it for some. */
-static inline bool is_known(void)
-{
-	return likely(__atomic_load_n((void **)&real.malloc, __ATOMIC_ACQUIRE) != NULL);
-}
-
+/* They are not searched for here: see real_known(). */
 static void *real_mmap(void *at, size_t bytes, int access, int flags, int fd, long offset)
 {
-	if (is_known() && real.mmap)
+	if (real_known() && real.mmap)
 		return real.mmap(at, bytes, access, flags, fd, offset);
 	return failed(sys6(SYS_mmap, at, bytes, access, flags, fd, offset));
 }
 
 static int real_munmap(void *at, size_t bytes)
 {
-	if (is_known() && real.munmap)
+	if (real_known() && real.munmap)
 		return real.munmap(at, bytes);
 	return failed(sys3(SYS_munmap, at, bytes, 0)) == FAILED ? -1 : 0;
 }
 
 static void *real_mremap(void *old, size_t old_bytes, size_t bytes, int flags, void *at)
 {
-	if (is_known() && real.mremap)
+	if (real_known() && real.mremap)
 		return real.mremap(old, old_bytes, bytes, flags, at);
 	return failed(sys6(SYS_mremap, old, old_bytes, bytes, flags, at, 0));
 }
@@ -125,6 +119,9 @@ static void *real_mremap(void *old, size_t old_bytes, size_t bytes, int flags, v
 /* libc keeps where the break is: there is no other way to it. */
 static void *real_sbrk(long more)
 {
+	/* Where it is the kernel knows as well. */
+	if (!more && !real_known())
+		return (void *)sys3(SYS_brk, 0, 0, 0);
 	if (likely(real_ready(&thread) && real.sbrk))
 		return real.sbrk(more);
 	errno = ENOMEM;

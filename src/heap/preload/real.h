@@ -61,6 +61,13 @@ static inline bool real_has(uint64_t address)
 	return address - real.low < real.high - real.low;
 }
 
+/* Whether they are known. What an allocator calls asks this and does not search: one that is part of the program maps memory and
+ * reads files while it begins, under its lock, and the search would ask it for memory. */
+static inline bool real_known(void)
+{
+	return __atomic_load_n((void **)&real.malloc, __ATOMIC_ACQUIRE) != NULL;
+}
+
 /* Finds them all when nobody has. False: this is a call from within the search, the pool has to serve it. */
 static inline bool real_ready(struct thread *t)
 {
