@@ -353,7 +353,7 @@ int main(int argc, char **argv)
 		setsid();
 		if (fork())
 			_exit(0);
-		usleep(300000);
+		sleep(2); /* longer than sonde takes to end */
 		for (int i = 0; i < 100; i++)
 			leave_something();
 		return 0;
