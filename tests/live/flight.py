@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: early (it takes minutes)
 """The flight recorder: what is in its window, when it is written, and what it keeps in memory."""
 import os
 import platform

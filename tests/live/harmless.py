@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# schedule: early (it takes minutes)
 """The target never notices: no call of its is interrupted, and it outlives whatever becomes of sonde."""
 import os
 import random

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 # schedule: pythons
+# schedule: early (it takes minutes)
 """sonde heap: counts of a Python program's objects, against those of its own collector, and what keeps them alive."""
 import ast
 import json

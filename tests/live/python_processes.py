@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 # schedule: pythons
+# schedule: early (it takes minutes)
 """Python stacks of processes that fork, exec, handle signals, run while they are looked at, or are dead."""
 import os
 import re

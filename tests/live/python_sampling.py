@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 # schedule: pythons
+# schedule: early (it takes minutes)
 """Recordings of Python programs whose profile is known: by BPF, by ptrace, and read while they run."""
 import os
 import re
@@ -240,7 +241,7 @@ def time_off_the_cpu_with_ptrace():
 def children_by_fork_and_spawn():
     for way in ("bpf", "ptrace"):
         python = newest()
-        got = recording(WAYS[way] + ["-F", "499", "--"] + python.command + [SCRIPT, "fork", "1"],
+        got = recording(WAYS[way] + ["-F", "499", "--"] + python.command + [SCRIPT, "fork", "2.5"],
                         env=python.environment())
         found = Stacks(got).stacks
         inside = [s for s in found if any(f == "in_child" for f, _ in s)]
@@ -259,9 +260,9 @@ def children_by_fork_and_spawn():
 def a_wrapper_that_starts_python():
     for way in ("bpf", "ptrace"):
         python = newest()
-        child = start(["sh", "-c", "echo ready; sleep 0.7; \"$@\"; true", "sh"] + python.command + [SCRIPT, "split", "2"],
+        child = start(["sh", "-c", "echo ready; sleep 0.7; \"$@\"; true", "sh"] + python.command + [SCRIPT, "split", "5"],
                       env=python.environment())
-        got = recording(WAYS[way] + ["-F", "499", "-d", "3", "-p", str(child.pid)])
+        got = recording(WAYS[way] + ["-F", "499", "-d", "7", "-p", str(child.pid)])
         stacks = Stacks(got)
         seventy = stacks.share(None, "seventy")
         check(got.samples > 300 and seventy > 25, "%s: %d samples, %.1f" % (way, got.samples, seventy))

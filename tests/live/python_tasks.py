@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 # schedule: pythons
+# schedule: early (it takes minutes)
 """sonde stack --tasks on every CPython that can be had: what it says of tasks, against what the program itself knows."""
 import os
 import select

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 # schedule: pythons
+# schedule: early (it takes minutes)
 """Python programs that hang in known ways: what `sonde why` says about each, on one CPython of each minor version, and
 about some on every CPython that can be had."""
 import os
