@@ -30,6 +30,8 @@ OUT = "build-test"
 GROUPS = "style unit asan cli live interop fuzz arm64 kernels".split()
 LIMITS = {"style": 300, "cli": 900, "live": 1800, "interop": 900, "arm64": 1200, "kernels": 2400}
 UNIT_LIMIT = 600
+# They look at threads of their own that run, sleep and are stopped, and have no second try.
+UNITS_ALONE = {"look", "running", "ptrace", "off_cpu"}
 SANITIZED = ["-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Doptimization=1"]
 # What fails there gets one more try, alone: a scheduler with other things to do is part of what live tests look at, and
 # emulated kernels panic now and then. What fails twice is a failure.
@@ -171,7 +173,8 @@ def units_of(build, group):
     for path in executables(os.path.join(OUT, build, "tests", "unit")):
         name = os.path.basename(path)
         if name.startswith("test_"):
-            yield Test("%s/%s" % (group, name[len("test_"):]), [path], UNIT_LIMIT, early=2)
+            row = "alone" if name[len("test_"):] in UNITS_ALONE else "tests"
+            yield Test("%s/%s" % (group, name[len("test_"):]), [path], UNIT_LIMIT, row=row, early=2)
 
 
 def fuzz_targets():

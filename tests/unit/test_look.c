@@ -253,12 +253,12 @@ static pid_t start(pthread_t *thread, void *(*body)(void *), void *arg)
 	return tid_of_thread;
 }
 
-/* Threads of other tests were joined, which is before they are gone. */
-static void wait_until_alone(void)
+/* Threads that were joined, and visitors of a CPU that was too busy to be asked, are not gone at once. */
+static void wait_for_threads(unsigned int count)
 {
 	struct stat task;
 
-	while (!stat("/proc/self/task", &task) && task.st_nlink > 3)
+	while (!stat("/proc/self/task", &task) && task.st_nlink > 2 + count)
 		usleep(1000);
 }
 
@@ -272,7 +272,7 @@ TEST(as_proc_has_it)
 	if (!have_bpf())
 		return;
 	check(!pipe(pipe_ends));
-	wait_until_alone();
+	wait_for_threads(1);
 	pthread_mutex_lock(&mutex);
 	in_read = start(&reader, sleep_in_read, &mutex);
 	in_futex = start(&locker, sleep_in_futex, &mutex);
@@ -285,6 +285,7 @@ TEST(as_proc_has_it)
 	check_same(&want, look_at(bpf, getpid(), in_futex));
 	check_u64(want.wait.syscall, SYS_futex);
 	check_u64(seen.data[0].wait.args[0], (uintptr_t)&mutex);
+	wait_for_threads(3);
 	look_at(bpf, getpid(), 0);
 	check_u64(seen.len, 3);
 	check(seen.data[0].tid == getpid() && seen.data[1].tid == in_read &&
@@ -450,7 +451,7 @@ TEST(threads_that_run)
 		pthread_join(threads[i], NULL);
 }
 
-/* Compared with how long it slept by our clock; the scheduler's is as of the last tick. */
+/* Compared with how long it slept by our clock; the scheduler's is as of the last tick. Not known while its CPU is busy. */
 TEST(since_when_it_sleeps)
 {
 	uint64_t slack_ns = 100 * NS_PER_MS, began_ns, least_ns;
@@ -468,6 +469,10 @@ TEST(since_when_it_sleeps)
 	usleep(700000);
 	least_ns = clock_monotonic_ns() - least_ns;
 	l = look_at(bpf, getpid(), tid);
+	for (int i = 0; i < 50 && l && l->idle_ns == LOOK_UNKNOWN; i++) {
+		usleep(10000);
+		l = look_at(bpf, getpid(), tid);
+	}
 	check(l && l->idle_ns + slack_ns >= least_ns);
 	check(l && l->idle_ns <= clock_monotonic_ns() - began_ns + slack_ns);
 	check(write(pipe_ends[1], "", 1) == 1);

@@ -45,6 +45,15 @@ def hold():
     os.read(GATE, 1)
 
 
+may_run = threading.Event()
+
+
+def arrive_and_run():
+    """Threads that run go on when all others wait: until then they would only take the interpreter from them."""
+    arrive()
+    may_run.wait()
+
+
 def thread(group):
     """Marks what is to run in a thread of its own."""
     def mark(function):
@@ -146,7 +155,7 @@ def never_ends():
 @thread("running")
 def runs():
     runs_in(("crunch", "never_ends", "runs"), ("never_ends", "runs"))
-    arrive()
+    arrive_and_run()
     never_ends()
 
 
@@ -158,7 +167,7 @@ def counts_down():
 @thread("running")
 def runs_generator():
     runs_in(("crunch", "counts_down", "runs_generator"), ("counts_down", "runs_generator"), ("runs_generator",))
-    arrive()
+    arrive_and_run()
     for _ in counts_down():
         pass
 
@@ -911,8 +920,18 @@ def settled(targets):
     return last
 
 
+def under_way(targets):
+    """Threads that run are where they do so for ever."""
+    current = sys._current_frames()
+    return all(current[one.ident].f_code.co_name in ("crunch", "never_ends", "counts_down")
+               for one, function in list(targets.items()) if function.group == "running")
+
+
 def report(targets):
     known = settled(targets)
+    may_run.set()
+    while not under_way(targets):
+        time.sleep(0.01)
     # What cannot be written as UTF-8 stands there as escaped surrogates.
     sys.stdout.write(json.dumps({"version": sys.version.split()[0], "pid": os.getpid(), "threads": known,
                                  "missing": missing}) + "\n")
