@@ -57,9 +57,12 @@ def running_threads_stopped(python):
 
 
 def inner_id(outer):
-    """The id that a thread has in its own pid namespace."""
-    with open("/proc/%s/status" % outer) as f:
-        return int(re.search(r"^NSpid:.*\s(\d+)$", f.read(), re.M).group(1))
+    """The id that a thread has in its own pid namespace; None when it has ended, as the one that reports does."""
+    try:
+        with open("/proc/%s/status" % outer) as f:
+            return int(re.search(r"^NSpid:.*\s(\d+)$", f.read(), re.M).group(1))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 @each_version

@@ -451,7 +451,8 @@ TEST(threads_that_run)
 		pthread_join(threads[i], NULL);
 }
 
-/* Compared with how long it slept by our clock; the scheduler's is as of the last tick. Not known while its CPU is busy. */
+/* Compared with how long it slept by our clock; the scheduler's is as of the last tick, and not known
+ * while the CPU is busy. */
 TEST(since_when_it_sleeps)
 {
 	uint64_t slack_ns = 100 * NS_PER_MS, began_ns, least_ns;

@@ -149,6 +149,11 @@ static uint32_t count_of(const struct seen *s, pid_t tid)
 	return count;
 }
 
+static bool both_seen(const struct seen *s, const struct running_thread *threads)
+{
+	return count_of(s, threads[0].tid) && count_of(s, threads[1].tid);
+}
+
 /* In spin(), with the stack that its sp points to. */
 static void check_spinning(const struct seen *s)
 {
@@ -182,7 +187,7 @@ TEST(threads_by_perf)
 	}
 	threads[2] = (struct running_thread){0x3fffffff, 0x3fffffff};
 	s = look(threads, 3, (struct running_options){.never_stop = true});
-	for (int i = 0; i < 200 && !s.rc && (!count_of(&s, threads[0].tid) || !count_of(&s, threads[1].tid)); i++) {
+	for (int i = 0; i < 200 && !s.rc && !both_seen(&s, threads); i++) {
 		running_release(&s.samples);
 		usleep(5000);
 		s = look(threads, 3, (struct running_options){.never_stop = true});
