@@ -324,7 +324,7 @@ static void fill_header(const struct inherited *from)
 	h->forked_from = from->pid;
 	if (from->tables_bytes) {
 		h->tables_kept = from->tables_bytes;
-		h->modules_wanted = from->wanted;
+		h->modules_wanted = from->wanted + 1; /* the collector's own, once there are any */
 		h->modules_gone = from->gone;
 		h->modules_done = from->done;
 		h->directory = from->directory;
@@ -469,6 +469,15 @@ void preload_give_up(void)
 	sys3(SYS_madvise, at + SHARE_INDEX_AT, SHARE_TABLES_AT - SHARE_INDEX_AT, MADV_REMOVE);
 }
 
+/* The parent lives, after the hello: so the collector hears of this child before it hears of the parent's end, and knows
+ * from the parent what code this one has. */
+static bool need_not_wait(void)
+{
+	const struct share_header *h = preload.memory.header;
+
+	return h->tables_kept && h->forked_from == (uint32_t)sys3(SYS_getppid, 0, 0, 0);
+}
+
 static void start(void)
 {
 	int saved = errno;
@@ -476,7 +485,7 @@ static void start(void)
 	if (!preload.has_key && pthread_key_create)
 		preload.has_key = !pthread_key_create(&preload.key, thread_ended);
 	if (limits_allow() && make_alive() && meet()) {
-		if (!of_program && !preload.memory.header->tables_kept)
+		if (!of_program && !need_not_wait())
 			preload_wait(SHARE_WAIT_START_MS);
 		switch_on();
 #ifndef PRELOAD_OF_PROGRAM
