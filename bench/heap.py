@@ -5,7 +5,7 @@ tcmalloc's: 15 calls deep, sizes mixed, one thread and four, with frame pointers
 
 The program says itself what a pair of malloc and free took; every way is compared with the same program and the same
 allocator alone, in interleaved rounds. "CPU" is the program's; "wall" is what its user waits for, with whatever helps on the same
-CPUs. `bench/heap.py NAME...` runs only those tables: cost, opening."""
+CPUs. `bench/heap.py NAME...` runs only those tables: cost, opening, memory."""
 import os
 import sys
 
@@ -107,10 +107,73 @@ def opening():
             "%.2f" % cost.cpu_s, "%.0f" % cost.max_rss_mb]])
 
 
+def peak_mb(pid):
+    """The most that a process had resident so far; 0: it is gone."""
+    try:
+        with open("/proc/%d/status" % pid) as f:
+            return next(int(line.split()[1]) / 1024 for line in f if line.startswith("VmHWM:"))
+    except (OSError, StopIteration, ValueError):
+        return 0
+
+
+def helpers_of(pid):
+    """Processes below `pid`: heaptrack's interpreter is one."""
+    found, todo = [], [pid]
+    while todo:
+        pid = todo.pop()
+        try:
+            with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+                children = [int(c) for c in f.read().split()]
+            found += children
+            todo += children
+        except OSError:
+            pass
+    return found
+
+
+def collector_mb(command, name):
+    """The most that the process `name` needed, which is the one that is started or one below it."""
+    most, child = {}, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while child.poll() is None:
+        for pid in [child.pid] + helpers_of(child.pid):
+            try:
+                with open("/proc/%d/comm" % pid) as f:
+                    if f.read().strip().startswith(name):
+                        most[pid] = max(most.get(pid, 0), peak_mb(pid))
+            except OSError:
+                pass
+        time.sleep(0.005)
+    return max(most.values(), default=0)
+
+
+def memory():
+    """What collects, names included: the most that it had resident."""
+    pairs = compile_c("heap_pairs", flags=("-O2", "-fno-omit-frame-pointer"))
+    source = scratch("large.cc")
+    with open(source, "w") as f:
+        f.write("#include <regex>\n#include <map>\n#include <iostream>\nint main() { std::map<std::string, int> m; "
+                "std::regex r(\"a+b\"); std::cout << std::regex_match(\"aab\", r) << m.size(); }\n")
+    workloads = {
+        "heap_pairs, 1 thread": [pairs, "1", "2000000"],
+        "heap_pairs, 900,000 blocks live": [pairs, "1", "2000000", "900000"],
+        "python3 -m test test_json": ["python3", "-m", "test", "test_json"],
+    }
+    if have("clang++"):
+        workloads["clang++ -O2, a file with <regex>"] = ["clang++", "-O2", "-c", "-o", scratch("large.o"), source]
+    rows = []
+    for name, command in workloads.items():
+        own = collector_mb([SONDE, "heap", "--exact", "-o", scratch("memory.sonde"), "--", *command], "sonde")
+        peer = collector_mb(["heaptrack", "-r", "-o", scratch("memory.track"), *command], "heaptrack_inter") \
+            if have("heaptrack") else 0
+        rows.append([name, "%.0f" % own, "%.0f" % peer if peer else "", "%.2f" % (own / peer) if peer else ""])
+    table("memory of the collector, exact: the most that was resident",
+          ["", "sonde MB", "heaptrack MB", "sonde / heaptrack"], rows)
+
+
 def main():
     need("gcc")
-    for name in sys.argv[1:] or ("cost", "opening"):
-        {"cost": cost, "opening": opening}[name]()
+    for name in sys.argv[1:] or ("cost", "opening", "memory"):
+        {"cost": cost, "opening": opening, "memory": memory}[name]()
 
 
 main()

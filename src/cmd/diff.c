@@ -81,6 +81,8 @@ static int diff(const struct diff_args *args, char *const *paths, struct err *er
 	rc = rc ? rc : load(args, paths[1], &p[1], err);
 	rc = rc ? rc : cmd_open_output(args->output, &out, err);
 	if (!rc)
+		heap_share_wrappers(p[0], p[1]);
+	if (!rc)
 		rc = draw(args, (const struct profile *const[2]){p[0], p[1]}, out, err);
 	profile_free(p[0]);
 	profile_free(p[1]);

@@ -18,6 +18,7 @@ struct report_args {
 	const char *sort;
 	enum heap_order order; /* of `sort` */
 	uint64_t site;
+	bool show_wrappers;
 	struct load_request load;
 };
 
@@ -45,6 +46,8 @@ static const struct option_spec report_options[] = {
 		"live (also for --svg and --folded), leaked, growth, peak, total, temporary, cross (freed by another thread), "
 		"count, wasted (above what was asked for)"),
 	OPTION_NUMBER(0, "site", struct report_args, site, "N", 1, UINT32_MAX, "everything about site N of that order"),
+	OPTION_FLAG(0, "show-wrappers", struct report_args, show_wrappers,
+		"name the program's own wrappers of malloc, not their callers"),
 	OPTIONS_RANGE(struct report_args, load),
 	OPTIONS_END,
 };
@@ -97,6 +100,8 @@ static int draw(const struct report_args *args, struct profile *p, FILE *out, st
 	struct buf text = {0};
 	int rc = 0;
 
+	if (p->heap && args->show_wrappers)
+		heap_show_wrappers(p);
 	/* Pictures and trees of allocations are of the bytes that --sort names. */
 	if (p->heap && !p->samples.len && (args->folded || args->svg || args->tree)) {
 		rc = profile_heap_weigh(p, args->order, err);

@@ -133,6 +133,9 @@ struct profile_heap {
 	double peak_bytes, peak_variance;
 	uint64_t peak_ns;         /* 0: not known */
 	uint64_t from_ns, to_ns;  /* what the numbers are of, CLOCK_MONOTONIC */
+	/* By function: the program's own that only hands on what an allocator gives (docs/heuristics/heap-sites.md). NULL: none. */
+	bool *wrappers;
+	bool show_wrappers;       /* those that are known by name are the program's code, too */
 	bool range;               /* the filter asked for a part of the recording */
 	bool filtered;            /* threads were left out */
 	bool sampled;             /* at least one process was */
@@ -204,6 +207,12 @@ enum heap_kind heap_kind_of(const struct profile *p, uint32_t pool);
 /* The level of the code that a site's memory is for, and the stack node whose frame it is in; both PROFILE_NONE
  * without a stack. */
 uint32_t heap_site_level(const struct profile *p, uint32_t stack, uint32_t *ret_node);
+
+/* From now on wrappers of allocators are code like any other; before anything is made of the sites. */
+void heap_show_wrappers(struct profile *p);
+
+/* What is a wrapper in one is one in the other, by its name: for what compares them. Either may have no heap. */
+void heap_share_wrappers(struct profile *a, struct profile *b);
 
 /* ---- over time ---- */
 

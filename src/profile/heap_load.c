@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "profile/heap_priv.h"
 #include "profile/profile_priv.h"
 
 /* A number that stands in a file: never negative, and small enough that sums of many stay finite. */
@@ -685,6 +686,7 @@ void loader_heap_finish(struct loader *l)
 		take_totals(l);
 	if (h->filtered)
 		h->peak_variance = h->sum.variance[HEAP_VAR_PEAK_BYTES];
+	heap_find_wrappers(l->p);
 }
 
 void loader_heap_release(struct loader *l)
@@ -709,5 +711,6 @@ void profile_heap_free(struct profile_heap *h)
 	vec_release(&h->classes);
 	vec_release(&h->flows);
 	vec_release(&h->threads);
+	free(h->wrappers);
 	free(h);
 }

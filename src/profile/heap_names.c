@@ -119,19 +119,21 @@ static bool is_wrapper(const char *name)
 		!strncasecmp(own, wrapper_start, strlen(wrapper_start));
 }
 
-static bool is_library(const struct profile_function *f)
+static bool is_library(const struct profile *p, const struct profile_function *f)
 {
 	if (f->unresolved)
 		return false;
+	if (p->heap && p->heap->wrappers && p->heap->wrappers[f - p->functions.data])
+		return true;
 	for (size_t i = 0; f->file && i < COUNT(library_files); i++)
 		if (strstr(f->file, library_files[i]))
 			return true;
-	return is_wrapper(f->name) || starts_with(f->name, library_starts, COUNT(library_starts));
+	return (!(p->heap && p->heap->show_wrappers) && is_wrapper(f->name)) || starts_with(f->name, library_starts, COUNT(library_starts));
 }
 
 uint8_t heap_role_of(const struct profile *p, const struct profile_function *f)
 {
-	return is_allocator(p, f) ? HEAP_ROLE_ALLOCATOR : is_library(f) ? HEAP_ROLE_LIBRARY : HEAP_ROLE_USER;
+	return is_allocator(p, f) ? HEAP_ROLE_ALLOCATOR : is_library(p, f) ? HEAP_ROLE_LIBRARY : HEAP_ROLE_USER;
 }
 
 /* The innermost level of the highest role on the path. */

@@ -13,6 +13,9 @@ enum heap_role {
 };
 uint8_t heap_role_of(const struct profile *p, const struct profile_function *f);
 
+/* Sets heap->wrappers, as far as there is memory. */
+void heap_find_wrappers(struct profile *p);
+
 /* heap_site_level(); `roles`: by function, NULL: not made. */
 uint32_t heap_find_level(const struct profile *p, uint32_t stack, const uint8_t *roles, uint32_t *ret_node);
 

@@ -451,6 +451,22 @@ static int site_array(const struct profile *p, const struct view_options *o, str
 	return rc ? err_nomem(err) : 0;
 }
 
+static void wrapper_array(const struct profile *p, struct buf *out)
+{
+	bool first = true;
+
+	key(out, "wrappers", false);
+	buf_char(out, '[');
+	for (size_t i = 0; p->heap->wrappers && i < p->functions.len; i++) {
+		if (!p->heap->wrappers[i])
+			continue;
+		buf_str(out, first ? "" : ",");
+		buf_json(out, p->functions.data[i].name);
+		first = false;
+	}
+	buf_char(out, ']');
+}
+
 int heap_json(const struct profile *p, const struct view_options *o, struct buf *out, struct err *err)
 {
 	int rc;
@@ -463,6 +479,7 @@ int heap_json(const struct profile *p, const struct view_options *o, struct buf 
 	class_array(p->heap, out);
 	shapes(p, NULL, 0, out);
 	rc = flow_array(p, out);
+	wrapper_array(p, out);
 	buf_char(out, '\n');
 	rc = rc ? err_nomem(err) : site_array(p, o, out, err);
 	buf_char(out, '}');

@@ -145,6 +145,29 @@ static void missing_lines(struct heap_text *v)
 	}
 }
 
+#define MOST_WRAPPERS 4u
+
+/* Functions of the program that are passed over because of how they are called; who is named is a guess then. */
+static void wrappers_line(struct heap_text *v)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; v->h->wrappers && i < v->p->functions.len; i++) {
+		if (!v->h->wrappers[i] || count++ >= MOST_WRAPPERS)
+			continue;
+		if (count == 1)
+			heap_text_title(v, "Through ");
+		buf_str(v->out, count == 1 ? "" : ", ");
+		words_text(v->out, v->p->functions.data[i].name);
+	}
+	if (!count)
+		return;
+	if (count > MOST_WRAPPERS)
+		buf_printf(v->out, " and %zu more", count - MOST_WRAPPERS);
+	buf_str(v->out, ", which hand on what malloc gives: their callers are named (--show-wrappers)");
+	heap_text_end_line(v);
+}
+
 static int by_rate(const void *left, const void *right)
 {
 	const struct heap_spot *a = *(const struct heap_spot *const *)left, *b = *(const struct heap_spot *const *)right;
@@ -380,6 +403,7 @@ int heap_text_facts(struct heap_text *v)
 	rc = heap_text_threads_line(v);
 	rc = rc ? rc : heap_text_pairs_line(v);
 	missing_lines(v);
+	wrappers_line(v);
 	return rc ? rc : growth_lines(v);
 }
 
