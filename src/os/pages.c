@@ -41,15 +41,20 @@ static int scan_once(const struct pages *p, struct scan *scan, struct scan_regio
 	return ioctl(p->fd, SCAN, scan);
 }
 
+static int open_pagemap(pid_t pid)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 int pages_open(pid_t pid, struct pages *ret, struct err *err)
 {
 	struct scan_region regions[REGIONS];
 	struct scan scan = {.start = 0, .end = 0};
-	char path[48];
-	int fd;
+	int fd = open_pagemap(pid);
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? err_set(err, ESRCH, "process %d is gone", (int)pid)
 				       : rights_read_refused(errno, pid, "pages", err);
@@ -135,4 +140,28 @@ int pages_runs(const struct pages *p, uint64_t start, uint64_t end, struct page_
 	if (end - start > PAGES_MOST_BYTES)
 		return err_set(err, EFBIG, "too many pages to ask for each of them");
 	return runs_by_words(p, start, end, ret, err);
+}
+
+size_t pages_there(pid_t tid, uint64_t addr, size_t size)
+{
+	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE), start = addr & -page_bytes, at = start, words[64];
+	size_t wanted = (size + (size_t)(addr - start) + page_bytes - 1) / page_bytes, count = 0;
+	int fd = open_pagemap(tid);
+
+	if (fd < 0)
+		return 0;
+	while (wanted && count == (at - start) / page_bytes) {
+		size_t ask = wanted < 64 ? wanted : 64;
+		ssize_t got = pread(fd, words, ask * 8, (off_t)(at / page_bytes * 8));
+
+		for (ssize_t i = 0; i < got / 8 && words[i] & (WORD_PRESENT | WORD_SWAPPED); i++)
+			count++;
+		at += ask * page_bytes;
+		wanted -= ask;
+	}
+	close(fd);
+
+	uint64_t end = start + count * page_bytes;
+
+	return end <= addr ? 0 : end - addr < size ? (size_t)(end - addr) : size;
 }

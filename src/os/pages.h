@@ -45,4 +45,9 @@ void pages_close(struct pages *p);
  * page of zeros counts as resident: it cannot be told from others. */
 int pages_runs(const struct pages *p, uint64_t start, uint64_t end, struct page_runs *ret, struct err *err);
 
+/* How many of the `size` bytes from `addr` on lie in pages that are there, without a gap: to read these, nobody has to
+ * bring a page first. That somebody may be a thread of the process (userfaultfd), which may stand still. 0 when nobody
+ * can be asked. */
+size_t pages_there(pid_t tid, uint64_t addr, size_t size);
+
 #endif

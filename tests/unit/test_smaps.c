@@ -114,6 +114,27 @@ TEST(our_own_pages)
 	munmap(at, 64 * page);
 }
 
+/* Of 96 pages all are there but the 80th. */
+TEST(pages_up_to_a_gap)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start;
+	char *at = mmap(NULL, 96 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	check(at != MAP_FAILED);
+	start = (uint64_t)(uintptr_t)at;
+	memset(at, 1, 96 * page);
+	madvise(at + 80 * page, page, MADV_DONTNEED);
+	check_u64(pages_there(getpid(), start, 5), 5);
+	check_u64(pages_there(getpid(), start + 8, 3 * page), 3 * page);
+	check_u64(pages_there(getpid(), start + 8, 90 * page), 80 * page - 8);
+	check_u64(pages_there(getpid(), start + 80 * page - 1, 2), 1);
+	check_u64(pages_there(getpid(), start + 80 * page, 2 * page), 0);
+	check_u64(pages_there(getpid(), start + 95 * page + 8, page - 8), page - 8);
+	check_u64(pages_there(getpid(), UINT64_MAX - 100, 50), 0);
+	check_u64(pages_there(0x3ffffff, start, 5), 0);
+	munmap(at, 96 * page);
+}
+
 TEST(a_process_that_is_not_there)
 {
 	struct mappings m = {0};
@@ -132,5 +153,5 @@ TEST(a_process_that_is_not_there)
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv, T(smaps_text), T(smaps_text_that_is_none), T(our_own_pages),
-		T(a_process_that_is_not_there));
+		T(pages_up_to_a_gap), T(a_process_that_is_not_there));
 }

@@ -3,6 +3,8 @@
 
 #include <sys/uio.h>
 
+#include "os/pages.h"
+
 #if defined(__x86_64__)
 static uint64_t take_regs(const ptrace_gregs *g, struct unwind_regs *ret)
 {
@@ -52,12 +54,19 @@ uint64_t ptrace_thread_pointer(const ptrace_gregs *g)
 size_t ptrace_copy_stack(
 	pid_t tid, const ptrace_gregs *g, struct unwind_regs *ret, void *bytes, size_t size)
 {
-	struct iovec local = {bytes, size}, remote = {NULL, size};
+	uint64_t sp;
 	ssize_t got;
 
 	if (!is_64_bit(g))
 		return 0;
-	remote.iov_base = (void *)(uintptr_t)take_regs(g, ret);
+	sp = take_regs(g, ret);
+	/* What follows a stack may be memory that a thread of the program fills when it is touched: this one, perhaps. */
+	size = size ? pages_there(tid, sp, size) : 0;
+	if (!size)
+		return 0;
+
+	struct iovec local = {bytes, size}, remote = {(void *)(uintptr_t)sp, size};
+
 	got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
 	return got > 0 ? (size_t)got : 0;
 }

@@ -6,8 +6,8 @@
 #include "os/ptrace.h"
 #include "unwind/unwind.h"
 
-/* Its registers, and up to `size` bytes from its stack pointer on. How many; of 32-bit code none of either, *ret
- * is untouched then. */
+/* Its registers, and up to `size` bytes from its stack pointer on, to the first page that is not there. How many; of
+ * 32-bit code none of either, *ret is untouched then. */
 size_t ptrace_copy_stack(
 	pid_t tid, const ptrace_gregs *g, struct unwind_regs *ret, void *bytes, size_t size);
 
