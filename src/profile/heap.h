@@ -74,14 +74,21 @@ struct heap_site {
 	uint32_t process;       /* index, PROFILE_NONE: not known */
 	uint32_t thread;        /* index into the profile's threads, PROFILE_NONE: several */
 	uint32_t stack;         /* leaf node, PROFILE_NONE: not known */
-	uint32_t shapes;        /* index of the first of HEAP_SHAPES shapes; PROFILE_NONE: none were written */
+	uint32_t shapes;        /* index of the first of its rows; PROFILE_NONE: none were written */
 	uint32_t first_point, last_point; /* of its list; PROFILE_NONE */
 };
 
 #define HEAP_SHAPES 6u /* enum heap_shape */
 
+/* Of one site and kind: buckets `first` and on, the others are 0. */
 struct heap_shape_row {
-	float count[HEAP_BUCKETS];
+	uint32_t at; /* index of the first of its counts */
+	uint8_t first, buckets, room;
+};
+
+struct heap_shapes {
+	VEC(struct heap_shape_row) rows; /* HEAP_SHAPES for each site that has some */
+	VEC(float) counts;
 };
 
 /* Live memory of a site at a moment; it stays so until the next one of the site. */
@@ -121,7 +128,7 @@ struct profile_heap {
 	VEC(struct heap_site) sites;
 	VEC(uint64_t) moments; /* times, ascending: when states of sites were written */
 	VEC(struct heap_point) points;
-	VEC(struct heap_shape_row) shapes; /* HEAP_SHAPES for each site that has some */
+	struct heap_shapes shapes;
 	VEC(struct heap_total) totals;     /* by time */
 	VEC(struct heap_class) classes;    /* by `usable`; none: no allocator's sizes are known */
 	VEC(struct heap_flow) flows; /* by site */
@@ -222,6 +229,8 @@ void heap_line(const struct profile *p, const uint32_t *sites, size_t count, dou
 /* From live bytes at each moment (heap_line()) of sites with this sum. */
 struct heap_growth heap_growth_of(const struct profile *p, const double *line, const double *variance,
 	const struct heap_sum *sum);
+
+double heap_shape_count(const struct profile_heap *h, const struct heap_site *s, enum heap_shape kind, unsigned bucket);
 
 /* Sums of shapes of so many sites; `sites` NULL: of all whose blocks are malloc's, and `count` means nothing. */
 void heap_shape_sum(const struct profile *p, const uint32_t *sites, size_t count, enum heap_shape kind,

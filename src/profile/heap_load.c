@@ -202,22 +202,14 @@ static int load_shape(struct loader *l, const struct record_heap_shape *r)
 	uint32_t at = id_map_find(&l->heap.site_ids, r->site);
 	struct profile_heap *h = l->p->heap;
 	const double *counts = (const void *)(r + 1);
-	struct heap_shape_row row = {0};
+	double kept[HEAP_BUCKETS];
+	unsigned buckets = 0;
 
 	if (at == PROFILE_NONE || r->kind >= HEAP_SHAPES || (l->heap.ranged && r->time_ns > l->heap.to_ns))
 		return 0;
-	for (unsigned i = 0; i < r->buckets; i++)
-		if (r->first + i < HEAP_BUCKETS)
-			row.count[r->first + i] = (float)number_of(counts[i]);
-	if (h->sites.data[at].shapes == PROFILE_NONE) {
-		if (h->shapes.len >= PROFILE_NONE - HEAP_SHAPES || vec_reserve(&h->shapes, h->shapes.len + HEAP_SHAPES))
-			return -ENOMEM;
-		h->sites.data[at].shapes = (uint32_t)h->shapes.len;
-		memset(h->shapes.data + h->shapes.len, 0, HEAP_SHAPES * sizeof(*h->shapes.data));
-		h->shapes.len += HEAP_SHAPES;
-	}
-	h->shapes.data[h->sites.data[at].shapes + r->kind] = row;
-	return 0;
+	for (; buckets < r->buckets && r->first + buckets < HEAP_BUCKETS; buckets++)
+		kept[buckets] = number_of(counts[buckets]);
+	return heap_shape_set(h, &h->sites.data[at], (enum heap_shape)r->kind, r->first, buckets, kept);
 }
 
 static int load_flow(struct loader *l, const struct record_heap_flow *r)
@@ -466,17 +458,18 @@ static void subtract(struct heap_sum *s, struct heap_sum *before, bool frees_kno
 }
 
 /* How much of a shape of ages is older than so many microseconds. Inside a bucket ages are taken to be spread evenly. */
-static double older_than(const struct heap_shape_row *row, double age_us)
+static double older_than(const struct profile_heap *h, const struct heap_site *s, enum heap_shape kind, double age_us)
 {
 	double sum = 0;
 
 	for (unsigned i = 0; i < HEAP_BUCKETS; i++) {
 		double low = i ? ldexp(1, (int)i - 1) : 0, high = ldexp(1, (int)i);
+		double count = heap_shape_count(h, s, kind, i);
 
 		if (low >= age_us)
-			sum += row->count[i];
+			sum += count;
 		else if (high > age_us)
-			sum += row->count[i] * (high - age_us) / (high - low);
+			sum += count * (high - age_us) / (high - low);
 	}
 	return sum;
 }
@@ -507,11 +500,10 @@ static void find_leaked(struct loader *l, struct heap_site *s)
 	if (s->process != PROFILE_NONE && h->processes.data[s->process].ended)
 		return;
 	if (s->shapes != PROFILE_NONE) {
-		const struct heap_shape_row *rows = &h->shapes.data[s->shapes];
+		double young_us = (double)young_ns / NS_PER_US;
 
-		s->sum.leaked = fmin(s->sum.live, older_than(&rows[HEAP_AGES], (double)young_ns / NS_PER_US));
-		s->sum.leaked_bytes = fmin(s->sum.live_bytes,
-			older_than(&rows[HEAP_LIVE_BYTES_BY_AGE], (double)young_ns / NS_PER_US));
+		s->sum.leaked = fmin(s->sum.live, older_than(h, s, HEAP_AGES, young_us));
+		s->sum.leaked_bytes = fmin(s->sum.live_bytes, older_than(h, s, HEAP_LIVE_BYTES_BY_AGE, young_us));
 	}
 	most = live_at(h, s, h->to_ns - young_ns);
 	if (s->sum.leaked_bytes > most) {
@@ -544,8 +536,8 @@ static void finish_sites(struct loader *l)
 		struct heap_site *s = &h->sites.data[i];
 
 		live_of(&s->sum, frees_known(h, s));
-		for (unsigned b = 0; s->shapes != PROFILE_NONE && b < HEAP_BUCKETS; b++)
-			s->sum.wasted_bytes += h->shapes.data[s->shapes + HEAP_USABLE].count[b];
+		for (unsigned b = 0; b < HEAP_BUCKETS; b++)
+			s->sum.wasted_bytes += heap_shape_count(h, s, HEAP_USABLE, b);
 		if (l->heap.ranged)
 			subtract(&s->sum, &l->heap.before.data[i], frees_known(h, s));
 		else
@@ -706,7 +698,7 @@ void profile_heap_free(struct profile_heap *h)
 	vec_release(&h->sites);
 	vec_release(&h->moments);
 	vec_release(&h->points);
-	vec_release(&h->shapes);
+	heap_shapes_release(&h->shapes);
 	vec_release(&h->totals);
 	vec_release(&h->classes);
 	vec_release(&h->flows);

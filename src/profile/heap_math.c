@@ -80,22 +80,6 @@ void heap_line(const struct profile *p, const uint32_t *sites, size_t count, dou
 	}
 }
 
-void heap_shape_sum(const struct profile *p, const uint32_t *sites, size_t count, enum heap_shape kind,
-	double ret[HEAP_BUCKETS])
-{
-	const struct profile_heap *h = p->heap;
-
-	memset(ret, 0, HEAP_BUCKETS * sizeof(*ret));
-	for (size_t i = 0; i < (sites ? count : h->sites.len); i++) {
-		uint32_t shapes = h->sites.data[sites ? sites[i] : i].shapes;
-
-		if (!sites && heap_pool_of(p, h->sites.data[i].stack) != PROFILE_NONE)
-			continue;
-		for (unsigned b = 0; shapes != PROFILE_NONE && b < HEAP_BUCKETS; b++)
-			ret[b] += h->shapes.data[shapes + kind].count[b];
-	}
-}
-
 /* ---- growth ---- */
 
 /* Moments [from, to) of a line. */

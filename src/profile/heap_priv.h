@@ -13,6 +13,11 @@ enum heap_role {
 };
 uint8_t heap_role_of(const struct profile *p, const struct profile_function *f);
 
+/* Replaces a shape: so many buckets (at most HEAP_BUCKETS) from `first` on. 0 or -ENOMEM. */
+int heap_shape_set(struct profile_heap *h, struct heap_site *s, enum heap_shape kind, unsigned first, unsigned buckets,
+	const double *counts);
+void heap_shapes_release(struct heap_shapes *all);
+
 /* Sets heap->wrappers, as far as there is memory. */
 void heap_find_wrappers(struct profile *p);
 

@@ -87,10 +87,8 @@ static uint64_t sizes_of(const struct profile_heap *h, const struct heap_site *s
 {
 	uint64_t sizes = 0;
 
-	if (site->shapes == PROFILE_NONE)
-		return 0;
 	for (unsigned i = 0; i < HEAP_BUCKETS; i++)
-		sizes |= (uint64_t)(h->shapes.data[site->shapes + HEAP_SIZES].count[i] > 0) << i;
+		sizes |= (uint64_t)(heap_shape_count(h, site, HEAP_SIZES, i) > 0) << i;
 	return sizes;
 }
 

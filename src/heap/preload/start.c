@@ -35,7 +35,9 @@
 #pragma weak getauxval
 #pragma weak pthread_key_create
 #pragma weak walk_state_bytes
+#ifndef PRELOAD_OF_PROGRAM
 #pragma weak got_patch_operators /* parts of it stand alone in tests */
+#endif
 
 #define NOEXEC_SEAL 8u /* MFD_NOEXEC_SEAL of newer kernels */
 
