@@ -90,8 +90,8 @@ static void look_at(struct elf_file *f, struct heap_cover *ret)
 	ret->kind = HEAP_OWN_ALLOCATOR;
 	ret->own_malloc = !strcmp(found, "malloc");
 	snprintf(ret->words, sizeof(ret->words),
-		"has an allocator of its own (%s is in the program itself): what is allocated with that is not seen. "
-		"Link the allocator as a shared library to have all of it, or leave it to probes (root, or CAP_BPF and CAP_PERFMON)",
+		"has an allocator of its own (%s is in the program itself): what is allocated with that is not seen "
+		"from inside. sonde heap -p PID samples it by probes in the kernel (as root, or with CAP_BPF and CAP_PERFMON)",
 		found);
 }
 
