@@ -3,13 +3,11 @@
 """sonde heap --maps: what programs map themselves, beside what malloc gives."""
 import collections
 import os
-import signal
-import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
+from attached import watched_from_now_on
 
 NUMBERS = ("total_count", "total_bytes", "live_count", "live_bytes")
 
@@ -106,41 +104,8 @@ def off_unless_asked_for():
 
 @test
 def of_a_program_that_runs():
-    child = start([program("heap_maps"), "attached"], stdin=subprocess.PIPE)
-    watcher = start([SONDE, "heap", "-p", str(child.pid), "--maps", "--exact", "-o", work("m.sonde")], ready=False,
-                    stderr=subprocess.PIPE)
-    wait_for_patches(child.pid)
-    child.stdin.write(b"\n")
-    child.stdin.flush()
-    text = b""
-    while not text.endswith(b"done\n"):
-        line = child.stdout.readline()
-        check(line, "it ended")
-        text += line
-    watcher.send_signal(signal.SIGINT)
-    words = watcher.communicate(timeout=30)[1].decode()
-    check(watcher.returncode == 0, words)
-    heap = compare(text, heap_of(work("m.sonde")))
-    malloc_has(heap, 10 << 20)
-    child.stdin.write(b"\n")
-    child.stdin.close()
-    check(child.wait(timeout=10) == 0, "it ended with %s" % child.returncode)
-
-
-def wait_for_patches(pid):
-    """Until the memory is shared and its descriptor is closed again."""
-    for _ in range(400):
-        fds = []
-        for fd in os.listdir("/proc/%d/fd" % pid):
-            try:
-                fds.append(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
-            except OSError:
-                pass
-        if "/memfd:sonde-heap" in open("/proc/%d/maps" % pid).read() and not any("memfd:sonde" in fd for fd in fds):
-            time.sleep(0.5)
-            return
-        time.sleep(0.02)
-    check(False, "it was not attached to")
+    text, _ = watched_from_now_on([program("heap_maps"), "attached"], work("m.sonde"), "--maps", "--exact")
+    malloc_has(compare(text, heap_of(work("m.sonde"))), 10 << 20)
 
 
 @test

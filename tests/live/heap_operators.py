@@ -3,13 +3,11 @@
 """operator new and delete of allocators that define them: every block once, whoever allocates it."""
 import collections
 import os
-import signal
-import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
+from attached import watched_from_now_on
 
 NUMBERS = ("total_count", "total_bytes", "live_count", "live_bytes")
 LIBRARIES = "/usr/lib/x86_64-linux-gnu/"
@@ -95,40 +93,8 @@ def of_a_program_that_runs():
         if name and not os.path.exists(LIBRARIES + name):
             continue
         env = dict(os.environ, LD_PRELOAD=LIBRARIES + name) if name else None
-        child = start([program, "attached"], stdin=subprocess.PIPE, env=env)
-        watcher = start([SONDE, "heap", "-p", str(child.pid), "--exact", "-o", work("o.sonde")], ready=False,
-                        stderr=subprocess.PIPE)
-        wait_for_patches(child.pid)
-        child.stdin.write(b"\n")
-        child.stdin.flush()
-        text = b""
-        while not text.endswith(b"done\n"):
-            line = child.stdout.readline()
-            check(line, "it ended: %s" % text)
-            text += line
-        watcher.send_signal(signal.SIGINT)
-        words = watcher.communicate(timeout=30)[1].decode()
-        check(watcher.returncode == 0, words)
+        text, words = watched_from_now_on([program, "attached"], work("o.sonde"), "--exact", env=env)
         compare(text, heap_of(work("o.sonde")), not name, words)
-        child.stdin.write(b"\n")
-        child.stdin.close()
-        check(child.wait(timeout=10) == 0, "it ended with %s" % child.returncode)
-
-
-def wait_for_patches(pid):
-    """Until the memory is shared and its descriptor is closed again."""
-    for _ in range(400):
-        fds = []
-        for fd in os.listdir("/proc/%d/fd" % pid):
-            try:
-                fds.append(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
-            except OSError:
-                pass
-        if "/memfd:sonde-heap" in open("/proc/%d/maps" % pid).read() and not any("memfd:sonde" in fd for fd in fds):
-            time.sleep(0.5)
-            return
-        time.sleep(0.02)
-    check(False, "it was not attached to")
 
 
 @test
