@@ -166,13 +166,13 @@ static __attribute__((noinline)) bool has_rule(struct walk *w, uint64_t pc, uint
 }
 
 /* The frame pointer of a frame that has it from `fp_at`; `fp`: what it is where the path begins. */
-static inline LOOKS_ANYWHERE uint64_t fp_from(uint64_t sp, uint32_t fp_at, uint64_t fp)
+static inline uint64_t fp_from(uint64_t sp, uint32_t fp_at, uint64_t fp)
 {
 	return fp_at == NONE ? fp : load(sp + fp_at);
 }
 
 /* A frame that is found by a frame pointer that was saved on the way: whether that is what it was. */
-static inline LOOKS_ANYWHERE bool fp_holds(const struct walk_path_fp *fp)
+static inline bool fp_holds(const struct walk_path_fp *fp)
 {
 	return __builtin_expect(load(fp->slot) == fp->value, 1);
 }
@@ -184,7 +184,7 @@ struct along {
 };
 
 /* By return addresses. Not all: frames[count] is another one, or `hash` and `pc` are not known. */
-static inline __attribute__((always_inline)) LOOKS_ANYWHERE struct along compare(
+static inline __attribute__((always_inline)) struct along compare(
 	const struct walk_path *p, uint64_t mask, bool by_fp)
 {
 	const struct walk_path_frame *f = p->frames;
@@ -202,7 +202,7 @@ static inline __attribute__((always_inline)) LOOKS_ANYWHERE struct along compare
 }
 
 /* By rules. */
-static inline __attribute__((always_inline)) LOOKS_ANYWHERE struct along follow(
+static inline __attribute__((always_inline)) struct along follow(
 	struct walk *w, const struct walk_path *p, uint64_t mask, bool by_fp)
 {
 	const struct walk_path_frame *f = p->frames;
@@ -224,7 +224,7 @@ static inline __attribute__((always_inline)) LOOKS_ANYWHERE struct along follow(
 }
 
 /* The return addresses of the path are these, from now on. */
-static __attribute__((noinline)) LOOKS_ANYWHERE void learn_pcs(struct walk_path *p, uint64_t sum, uint64_t mask)
+static __attribute__((noinline)) void learn_pcs(struct walk_path *p, uint64_t sum, uint64_t mask)
 {
 	for (uint32_t i = 1; i < p->count; i++)
 		p->frames[i].pc = load(p->sp + p->frames[i - 1].pc_at) & mask;

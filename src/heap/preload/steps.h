@@ -11,9 +11,6 @@
 #include "heap/preload/walk_priv.h"
 #include "heap/tables_layout.h"
 
-/* Also looked at with instruments that know of other words on the stack than C does. */
-#define LOOKS_ANYWHERE __attribute__((no_sanitize("address"), no_sanitize("undefined")))
-
 struct walk {
 	const struct walk_memory *m;
 	struct walk_state *s;
@@ -23,7 +20,7 @@ struct walk {
 
 /* ---- memory ---- */
 
-static inline LOOKS_ANYWHERE uint64_t load(uint64_t at)
+static LOOKS_ANYWHERE uint64_t load(uint64_t at)
 {
 	typedef uint64_t __attribute__((may_alias, aligned(1))) word;
 
@@ -92,7 +89,7 @@ enum step step_general(struct walk *w, const struct walk_fresh *now, struct walk
 
 /* To the caller in place, whose pc is at `slot` and its frame pointer at `fp_slot`, 0: where it was. False when something about
  * it is not common. */
-static inline __attribute__((always_inline)) LOOKS_ANYWHERE bool step_in_place(const struct walk *w,
+static inline __attribute__((always_inline)) bool step_in_place(const struct walk *w,
 	const struct walk_fresh *now, struct walk_fresh *next, uint64_t cfa, uint64_t slot, uint64_t fp_slot)
 {
 	uint64_t fp = now->fp, word;

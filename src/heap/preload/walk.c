@@ -24,7 +24,7 @@
  * it is the stack that the thread is on, of which a walk would read the same words. What lies beyond may be left of another
  * one that had the same addresses and is unmapped now. (The processor does not wait for one comparison before the next load.)
  */
-static inline LOOKS_ANYWHERE bool words_hold(const struct walk_check *c, uint32_t count)
+static inline bool words_hold(const struct walk_check *c, uint32_t count)
 {
 	while (count--)
 		if (__builtin_expect(load(c[count].at) != c[count].value, 0))

@@ -12,6 +12,19 @@
 
 #include "heap/preload/walk.h"
 
+/* Functions that read whatever they are told to, inline. AddressSanitizer knows of other words on the stack than C does,
+ * and looks at what is inline as at what is around it: for it they stand alone. */
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define LOOKS_ANYWHERE __attribute__((noinline, unused, no_sanitize("address"), no_sanitize("undefined")))
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define LOOKS_ANYWHERE __attribute__((noinline, unused, no_sanitize("address"), no_sanitize("undefined")))
+#endif
+#ifndef LOOKS_ANYWHERE
+#define LOOKS_ANYWHERE inline
+#endif
+
 #define WALK_MOST_FRAMES 16384u
 #define WALK_RULE_SETS 512u /* of two entries each; powers of two */
 #define WALK_STACK_SETS 1024u /* of four entries */

@@ -14,8 +14,6 @@
  */
 #include "heap/preload/walk_priv.h"
 
-#define LOOKS_ANYWHERE __attribute__((no_sanitize("address"), no_sanitize("undefined")))
-
 #define PAGE 4096ull
 #define MOST_ADDRESS (1ull << 56)
 #define MOST_OFFSET (1u << 28)
@@ -51,7 +49,7 @@ static inline bool can_read(struct walk_python *w, uint64_t at)
 }
 
 /* An aligned word never lies in two pages. */
-static inline LOOKS_ANYWHERE bool read_word(struct walk_python *w, uint64_t at, uint64_t *ret)
+static LOOKS_ANYWHERE bool read_word(struct walk_python *w, uint64_t at, uint64_t *ret)
 {
 	typedef uint64_t __attribute__((may_alias)) word;
 
@@ -61,7 +59,7 @@ static inline LOOKS_ANYWHERE bool read_word(struct walk_python *w, uint64_t at, 
 	return true;
 }
 
-static inline LOOKS_ANYWHERE bool read_half(struct walk_python *w, uint64_t at, uint32_t *ret)
+static LOOKS_ANYWHERE bool read_half(struct walk_python *w, uint64_t at, uint32_t *ret)
 {
 	typedef uint32_t __attribute__((may_alias)) half;
 
@@ -71,7 +69,7 @@ static inline LOOKS_ANYWHERE bool read_half(struct walk_python *w, uint64_t at, 
 	return true;
 }
 
-static inline LOOKS_ANYWHERE bool read_byte(struct walk_python *w, uint64_t at, uint8_t *ret)
+static LOOKS_ANYWHERE bool read_byte(struct walk_python *w, uint64_t at, uint8_t *ret)
 {
 	if (__builtin_expect(!can_read(w, at), 0))
 		return false;
