@@ -5,6 +5,7 @@
  *	on_call     the entry of a function; where the kernel asks at the entry whether the return is of interest
  *	            (6.13), it runs at the return as well
  *	on_return   the return, where all returns have to be seen
+ *	on_told     a probe that the program has of its own
  *	on_fork     what a watched process starts is watched, and
  *	on_exec     is not any more when it becomes another program
  *
@@ -23,6 +24,7 @@ const volatile uint32_t log2_table[(1u << HEAP_PROBE_LOG_BITS) + 1] = {0}; /* lo
 const volatile struct heap_probe probes[HEAP_PROBES_MOST] = {0};
 const volatile struct heap_probe_range ranges[HEAP_PROBE_RANGES] = {0};
 const volatile uint32_t range_count = 0;
+const volatile struct heap_told_probe told[HEAP_TOLD_MOST] = {0};
 const volatile uint32_t sees_all_returns = 0;
 const volatile uint64_t throw_most = 0; /* a larger block may be refused, and an exception is thrown */
 
@@ -209,17 +211,22 @@ static __always_inline uint32_t copy_stack(uint8_t *to, uint64_t sp, uint32_t mo
 	return (uint32_t)got;
 }
 
-static __always_inline void fill(struct heap_probe_sample *e, const void *ctx, uint64_t ids, uint64_t address,
-	const struct heap_thread *t, uint32_t most)
+struct sampled {
+	uint32_t type;
+	uint64_t address, size, rate;
+};
+
+static __always_inline void fill(
+	struct heap_probe_sample *e, const void *ctx, uint64_t ids, const struct sampled *s, uint32_t most)
 {
 	e->head = (struct heap_probe_event){
-		.type = t->awaited & AWAIT_MOVE ? HEAP_PROBE_MOVED_SAMPLED : HEAP_PROBE_ALLOCATED,
+		.type = s->type,
 		.tgid = (uint32_t)(ids >> 32),
 		.tid = (uint32_t)ids,
 		.time_ns = bpf_ktime_get_ns(),
-		.address = address,
-		.size = t->size,
-		.rate = t->rate,
+		.address = s->address,
+		.size = s->size,
+		.rate = s->rate,
 	};
 	bpf_probe_read_kernel(e->regs, sizeof(e->regs), ctx);
 	e->head.stack_bytes = copy_stack(e->bytes, e->regs[USER_REG_SP], most);
@@ -228,7 +235,7 @@ static __always_inline void fill(struct heap_probe_sample *e, const void *ctx, u
 #define SAMPLE_BYTES(stack) (sizeof(struct heap_probe_sample) + (stack))
 
 /* Whether it was told. */
-static __always_inline bool send_sample(const void *ctx, uint64_t ids, uint64_t address, const struct heap_thread *t)
+static __always_inline bool send_sample(const void *ctx, uint64_t ids, const struct sampled *s)
 {
 	struct heap_probe_sample *e;
 
@@ -236,12 +243,12 @@ static __always_inline bool send_sample(const void *ctx, uint64_t ids, uint64_t 
 		e = bpf_ringbuf_reserve(&ring, SAMPLE_BYTES(HEAP_PROBE_DEEP_BYTES), 0);
 		if (!e)
 			return false;
-		fill(e, ctx, ids, address, t, HEAP_PROBE_DEEP_BYTES);
+		fill(e, ctx, ids, s, HEAP_PROBE_DEEP_BYTES);
 	} else {
 		e = bpf_ringbuf_reserve(&ring, SAMPLE_BYTES(HEAP_PROBE_STACK_BYTES), 0);
 		if (!e)
 			return false;
-		fill(e, ctx, ids, address, t, HEAP_PROBE_STACK_BYTES);
+		fill(e, ctx, ids, s, HEAP_PROBE_STACK_BYTES);
 	}
 	bpf_ringbuf_submit(e, ring_flags());
 	return true;
@@ -262,6 +269,23 @@ static __always_inline bool remember(uint32_t tgid, uint64_t address)
 	uint32_t value = 0;
 
 	return !bpf_map_update_elem(&live, &key, &value, BPF_ANY);
+}
+
+/* A sampled block that is live now. */
+static __always_inline bool keep(const void *ctx, uint64_t ids, const struct sampled *s)
+{
+	uint32_t tgid = (uint32_t)(ids >> 32);
+
+	if (!remember(tgid, s->address)) {
+		__sync_fetch_and_add(&lost_table, 1);
+		return false;
+	}
+	if (!send_sample(ctx, ids, s)) {
+		forget(tgid, s->address);
+		__sync_fetch_and_add(&lost_room, 1);
+		return false;
+	}
+	return true;
 }
 
 static __always_inline struct heap_thread *thread_of(uint32_t tid)
@@ -301,7 +325,7 @@ static __always_inline void returned(const uint64_t *regs, const void *ctx, uint
 {
 	uint32_t tgid = (uint32_t)(ids >> 32);
 	uint64_t address = regs[REG_RESULT];
-	bool told = false;
+	bool kept = false;
 
 	if (t->out) {
 		uint64_t at = t->out;
@@ -311,17 +335,18 @@ static __always_inline void returned(const uint64_t *regs, const void *ctx, uint
 			address = 0;
 	}
 	if (t->awaited & AWAIT_SAMPLE && address) {
-		if (!remember(tgid, address)) {
-			__sync_fetch_and_add(&lost_table, 1);
-		} else if (!send_sample(ctx, ids, address, t)) {
-			forget(tgid, address);
-			__sync_fetch_and_add(&lost_room, 1);
-		} else {
+		struct sampled s = {
+			.type = t->awaited & AWAIT_MOVE ? HEAP_PROBE_MOVED_SAMPLED : HEAP_PROBE_ALLOCATED,
+			.address = address,
+			.size = t->size,
+			.rate = t->rate,
+		};
+
+		kept = keep(ctx, ids, &s);
+		if (kept)
 			t->last = address;
-			told = true;
-		}
 	}
-	if (t->awaited & AWAIT_MOVE && !told) {
+	if (t->awaited & AWAIT_MOVE && !kept) {
 		if (!address && t->size) /* the old block is where it was */
 			remember(tgid, t->old);
 		else
@@ -453,6 +478,44 @@ int on_return(void *ctx)
 
 	if (is_awaited_return(regs, t))
 		returned(regs, ctx, ids, t);
+	return 0;
+}
+
+/* ---- probes of the program's own ---- */
+
+static __always_inline uint64_t told_argument(const void *ctx, const volatile struct heap_told_arg *a)
+{
+	uint64_t value = (uint64_t)a->value, reg = a->reg < USER_REGS ? a->reg : 0, from = 0;
+
+	if (a->from == HEAP_TOLD_REGISTER || a->from == HEAP_TOLD_MEMORY)
+		bpf_probe_read_kernel(&from, sizeof(from), ctx + reg * sizeof(from));
+	if (a->from == HEAP_TOLD_REGISTER)
+		value = from;
+	else if (a->from == HEAP_TOLD_MEMORY && bpf_probe_read_user(&value, sizeof(value), (void *)(from + value)))
+		value = 0;
+	value <<= a->bits & 63;
+	return a->sign ? (uint64_t)((int64_t)value >> (a->bits & 63)) : value >> (a->bits & 63);
+}
+
+SEC("uprobe")
+int on_told(void *ctx)
+{
+	uint64_t ids = own_ids();
+	uint32_t tgid = (uint32_t)(ids >> 32), *how = bpf_map_lookup_elem(&watched, &tgid);
+	const volatile struct heap_told_probe *p = &told[bpf_get_attach_cookie(ctx) & (HEAP_TOLD_MOST - 1)];
+	struct sampled s = {.type = HEAP_PROBE_TOLD};
+
+	if (!how || *how != HEAP_PROBE_NOW || stopped)
+		return 0;
+	s.address = told_argument(ctx, &p->args[0]);
+	if (p->frees) {
+		freed(ids, s.address);
+		return 0;
+	}
+	s.size = told_argument(ctx, &p->args[1]);
+	s.rate = told_argument(ctx, &p->args[2]);
+	if (s.address)
+		keep(ctx, ids, &s);
 	return 0;
 }
 

@@ -46,6 +46,34 @@ struct heap_probe {
 	uint64_t at;    /* the probed instruction, in the address space of its file */
 };
 
+/*
+ * Probes that a program has of its own, and that tell of blocks it has sampled itself: nothing is counted down, no return is
+ * awaited. Where the arguments are, their notes say (elf/probe_notes.h).
+ */
+#define HEAP_TOLD_MOST 64u /* 2^n */
+#define HEAP_TOLD_ARGS 3u
+
+enum heap_told_from {
+	HEAP_TOLD_NOTHING = 0,
+	HEAP_TOLD_CONSTANT = 1,
+	HEAP_TOLD_REGISTER = 2,
+	HEAP_TOLD_MEMORY = 3, /* at register + value */
+};
+
+struct heap_told_arg {
+	uint8_t from;   /* enum heap_told_from */
+	uint8_t bits;   /* of a number that is to be cut: 64 - 8 * its bytes */
+	uint8_t sign;   /* it is a signed one */
+	uint8_t reg;    /* of pt_regs, counted in words */
+	uint32_t pad;
+	int64_t value;
+};
+
+struct heap_told_probe {
+	uint32_t frees, pad; /* 1: (address); else (address, size, weight) */
+	struct heap_told_arg args[HEAP_TOLD_ARGS];
+};
+
 /* Code of the allocator, half-open, in the same address space: what is called from there is part of another call. */
 struct heap_probe_range {
 	uint64_t start, end;
@@ -60,9 +88,11 @@ enum heap_probe_event_type {
 	HEAP_PROBE_MOVED_SAMPLED = 6, /* it is done, or is no move of a sampled block; the new block is sampled */
 	HEAP_PROBE_BEGAN = 7,         /* a process that was watched from its exec on has called that */
 	HEAP_PROBE_EXEC = 8,          /* a watched one goes on as another program */
+	HEAP_PROBE_TOLD = 9,          /* as _ALLOCATED, sampled by the program itself; `rate` is the bytes it stands for */
 };
 
-/* HEAP_PROBE_ALLOCATED and _MOVED_SAMPLED are followed by registers and stack, as they are behind the call. */
+/* HEAP_PROBE_ALLOCATED and _MOVED_SAMPLED are followed by registers and stack, as they are behind the call, HEAP_PROBE_TOLD by
+ * those at the probe. */
 struct heap_probe_event {
 	uint32_t type, tgid, tid;
 	uint32_t stack_bytes;

@@ -300,6 +300,7 @@ enum heap_how {
 	HEAP_LAUNCHED = 1, /* from the first allocation on */
 	HEAP_ATTACHED = 2, /* what was allocated before is not known */
 	HEAP_PROBES = 3,   /* by probes in the kernel */
+	HEAP_TOLD = 4,     /* by samples that it takes itself and has probes for; none of its blocks counts as temporary */
 };
 
 /* A process whose allocations are watched from now on (again after exec). */

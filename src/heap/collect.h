@@ -53,9 +53,9 @@ int heap_collector_add(
 
 /*
  * Takes `probes` over, at `allocator` (a path to show). What they tell of is counted like the rest; both may see the same
- * process, when it has two allocators. Once. 0, -errno.
+ * process, when it has two allocators. `told`: they are probes of the program's own, which samples as it likes. Once. 0, -errno.
  */
-int heap_collector_probe(struct heap_collector *c, struct heap_probes *probes, const char *allocator);
+int heap_collector_probe(struct heap_collector *c, struct heap_probes *probes, const char *allocator, bool told);
 /* A process for them, that runs, or (`at_exec`) a child of ours that is about to call exec. */
 int heap_collector_probe_process(struct heap_collector *c, pid_t pid, bool at_exec, struct err *err);
 

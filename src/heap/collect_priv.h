@@ -35,6 +35,7 @@ struct probed {
 	uint32_t number; /* of the model */
 	pid_t pid;
 	int pid_fd;
+	uint64_t told_rate; /* of the last sample that the program has taken itself; 0: none yet */
 };
 #define HEAP_PROBED_MOST 256u
 #define COLLECT_PROBES (UINT64_MAX - 1) /* in epoll_event.data */
@@ -60,6 +61,7 @@ struct heap_collector {
 	struct heap_probes *probes;              /* NULL: there are none */
 	VEC(struct probed) probed;
 	char probes_allocator[256];
+	bool told;                               /* they are the program's own */
 	uint64_t probes_ns, probes_lost;         /* of the last event; those that were told */
 	uint32_t probes_begun;
 	struct heap_collect_stats stats;

@@ -45,14 +45,14 @@ static void enter(struct heap_collector *c, pid_t pid, uint64_t now_ns)
 }
 
 /* Unless the library is in it as well, which tells of it then. */
-static void tell_process(struct heap_collector *c, pid_t pid, uint64_t now_ns)
+static void tell_process(struct heap_collector *c, pid_t pid, uint64_t rate, uint64_t now_ns)
 {
 	struct record_heap record = {
 		.time_ns = now_ns,
-		.rate = c->rate,
+		.rate = rate,
 		.pid = (uint32_t)pid,
 		.precision = HEAP_SAMPLED,
-		.how = HEAP_PROBES,
+		.how = c->told ? HEAP_TOLD : HEAP_PROBES,
 		.allocator = capture_string(c->writer, c->probes_allocator[0] ? c->probes_allocator : NULL),
 		.uncovered = CAPTURE_NONE,
 	};
@@ -89,7 +89,8 @@ static struct probed *begin(struct heap_collector *c, pid_t pid, uint64_t now_ns
 		return NULL;
 	}
 	enter(c, pid, now_ns);
-	tell_process(c, pid, now_ns);
+	if (!c->told) /* how it samples its first sample says */
+		tell_process(c, pid, c->rate, now_ns);
 	return &c->probed.data[c->probed.len - 1];
 }
 
@@ -132,16 +133,30 @@ static const uint32_t types[] = {
 	[HEAP_PROBE_MOVING] = SHARE_REALLOC,
 	[HEAP_PROBE_MOVED] = SHARE_REALLOC_DONE,
 	[HEAP_PROBE_MOVED_SAMPLED] = SHARE_REALLOC_DONE,
+	[HEAP_PROBE_TOLD] = SHARE_ALLOC,
 };
 
-static void take_block(struct heap_collector *c, const struct probed *p, const struct heap_probe_event *e,
+/* Its weight becomes the rate that gives it. */
+static uint64_t rate_of(struct heap_collector *c, struct probed *p, const struct heap_probe_event *e)
+{
+	bool first = !p->told_rate;
+
+	if (e->type != HEAP_PROBE_TOLD)
+		return e->rate;
+	p->told_rate = heap_told_rate(e->size, e->rate, p->told_rate);
+	if (first)
+		tell_process(c, p->pid, p->told_rate, e->time_ns);
+	return p->told_rate;
+}
+
+static void take_block(struct heap_collector *c, struct probed *p, const struct heap_probe_event *e,
 	const struct heap_probe_sample *sample)
 {
 	struct heap_event event = {
 		.time_ns = e->time_ns > c->probes_ns ? e->time_ns : c->probes_ns,
 		.address = e->address,
 		.size = e->size,
-		.rate = e->rate,
+		.rate = rate_of(c, p, e),
 		.process = p->number,
 		.tid = e->tid,
 		.node = e->type == HEAP_PROBE_MOVED ? SHARE_STACK_UNSAMPLED : SHARE_STACK_NONE,
@@ -205,11 +220,12 @@ void collect_probes_losses(struct heap_collector *c)
 
 /* ---- from outside ---- */
 
-int heap_collector_probe(struct heap_collector *c, struct heap_probes *probes, const char *allocator)
+int heap_collector_probe(struct heap_collector *c, struct heap_probes *probes, const char *allocator, bool told)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = COLLECT_PROBES};
 
 	c->probes = probes;
+	c->told = told;
 	snprintf(c->probes_allocator, sizeof(c->probes_allocator), "%s", allocator);
 	return epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, heap_probes_fd(probes), &event) ? -errno : 0;
 }

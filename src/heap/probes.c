@@ -26,6 +26,15 @@
 
 /* The first pid namespace is this one on every system: PROC_PID_INIT_INO. */
 #define FIRST_NAMESPACE 0xeffffffcu
+/* A probe of the program's own is an instruction that does nothing. Stacks are looked at as behind a call, and it may be the
+ * first one of its function: so they are said to be behind that. */
+#if defined(__x86_64__)
+#define DWARF_PC UNWIND_X86_PC
+#define PROBE_BYTES 1
+#else
+#define DWARF_PC UNWIND_A64_PC
+#define PROBE_BYTES 4
+#endif
 /* With so many bytes between samples there are so few that each may copy more of its stack. */
 #define DEEP_RATE (64u << 10)
 
@@ -34,7 +43,7 @@ struct heap_probes {
 	struct bpf_ring ring;
 	int session_fd; /* the link with all probes; -1: `links` has them */
 	VEC(struct bpf_link *) links;
-	uint64_t bytes;
+	uint64_t bytes, told;
 	unsigned functions, slow, left_out, cpus;
 	int attach_type; /* of that link; 0: there is none */
 	bool failed;
@@ -109,11 +118,13 @@ static void set_constants(struct heap_probes_bpf *skeleton, const struct heap_pr
 	for (uint32_t i = 0; i < 1u << HEAP_PROBE_LOG_BITS; i++)
 		logs[i] = (uint32_t)(log2(1 + (double)i / (1u << HEAP_PROBE_LOG_BITS)) * 0x1p32);
 	logs[1u << HEAP_PROBE_LOG_BITS] = UINT32_MAX;
-	for (size_t i = 0; i < o->entries->count; i++)
+	for (size_t i = 0; o->told && i < o->told->count; i++)
+		memcpy((void *)&skeleton->rodata->told[i], &o->told->sites[i].probe, sizeof(struct heap_told_probe));
+	for (size_t i = 0; o->entries && i < o->entries->count; i++)
 		memcpy((void *)&skeleton->rodata->probes[i], &o->entries->entries[i].probe, sizeof(struct heap_probe));
-	for (size_t i = 0; i < o->entries->range_count; i++)
+	for (size_t i = 0; o->entries && i < o->entries->range_count; i++)
 		memcpy((void *)&skeleton->rodata->ranges[i], &o->entries->ranges[i], sizeof(struct heap_probe_range));
-	*(uint32_t *)&skeleton->rodata->range_count = (uint32_t)o->entries->range_count;
+	*(uint32_t *)&skeleton->rodata->range_count = o->entries ? (uint32_t)o->entries->range_count : 0;
 	*(uint32_t *)&skeleton->rodata->sees_all_returns = all_returns;
 	*(uint64_t *)&skeleton->rodata->throw_most = o->throw_most;
 	if (!stat("/proc/self/ns/pid", &st) && st.st_ino != FIRST_NAMESPACE) {
@@ -137,9 +148,13 @@ static int load(struct heap_probes *p, const struct heap_probes_options *o, stru
 	p->skeleton = heap_probes_bpf__open();
 	if (!p->skeleton)
 		return err_errno(err, errno, "opening the BPF program");
-	p->attach_type = kernel.session;
+	p->attach_type = o->told ? 0 : kernel.session;
 	set_constants(p->skeleton, o, !kernel.session);
-	if (kernel.session) {
+	bpf_program__set_autoload(p->skeleton->progs.on_told, o->told);
+	if (o->told) {
+		bpf_program__set_autoload(p->skeleton->progs.on_call, false);
+		bpf_program__set_autoload(p->skeleton->progs.on_return, false);
+	} else if (kernel.session) {
 		bpf_program__set_expected_attach_type(p->skeleton->progs.on_call, (enum bpf_attach_type)kernel.session);
 		bpf_program__set_autoload(p->skeleton->progs.on_return, false);
 	}
@@ -213,6 +228,28 @@ static int attach_each(struct heap_probes *p, const struct heap_probes_options *
 	return rc;
 }
 
+/* Who listens counts the semaphore up, and down again when the link is gone: the kernel does that. Frees come first, so that
+ * no block is known whose free goes unseen. */
+static int attach_told(struct heap_probes *p, const struct heap_probes_options *o, bool frees, struct err *err)
+{
+	for (size_t i = 0; i < o->told->count; i++) {
+		const struct heap_told_site *s = &o->told->sites[i];
+		LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = i, .ref_ctr_offset = s->semaphore);
+		struct bpf_link *link;
+
+		if (s->probe.frees != frees)
+			continue;
+		link = bpf_program__attach_uprobe_opts(p->skeleton->progs.on_told, o->only_pid, o->path, s->offset, &opts);
+		if (!link)
+			return err_errno(err, errno, "placing a probe at otel_memory:%s in %s", frees ? "free" : "alloc", o->told->shown);
+		if (vec_push(&p->links, link)) {
+			bpf_link__destroy(link);
+			return err_nomem(err);
+		}
+	}
+	return 0;
+}
+
 static int attach(struct heap_probes *p, const struct heap_probes_options *o, struct err *err)
 {
 	p->skeleton->links.on_fork = bpf_program__attach(p->skeleton->progs.on_fork);
@@ -221,6 +258,11 @@ static int attach(struct heap_probes *p, const struct heap_probes_options *o, st
 	p->skeleton->links.on_exec = bpf_program__attach(p->skeleton->progs.on_exec);
 	if (!p->skeleton->links.on_exec)
 		return err_errno(err, errno, "attaching to sched_process_exec");
+	if (o->told) {
+		int rc = attach_told(p, o, true, err);
+
+		return rc ? rc : attach_told(p, o, false, err);
+	}
 	for (size_t i = 0; i < o->entries->count; i++)
 		p->slow += !o->entries->entries[i].emulated;
 	p->functions = (unsigned)o->entries->count;
@@ -298,7 +340,7 @@ int heap_probes_fd(const struct heap_probes *p)
 
 static bool is_sample(const struct heap_probe_event *e)
 {
-	return e->type == HEAP_PROBE_ALLOCATED || e->type == HEAP_PROBE_MOVED_SAMPLED;
+	return e->type == HEAP_PROBE_ALLOCATED || e->type == HEAP_PROBE_MOVED_SAMPLED || e->type == HEAP_PROBE_TOLD;
 }
 
 size_t heap_probes_drain(struct heap_probes *p, size_t limit,
@@ -316,6 +358,7 @@ size_t heap_probes_drain(struct heap_probes *p, size_t limit,
 		else if (bytes >= sizeof(*e) && !is_sample(e))
 			take(ctx, e, NULL);
 		p->bytes += bytes;
+		p->told += e->type == HEAP_PROBE_TOLD;
 		bpf_ring_pop(&p->ring);
 	}
 	return count;
@@ -323,7 +366,11 @@ size_t heap_probes_drain(struct heap_probes *p, size_t limit,
 
 bool heap_probes_regs(const struct heap_probe_sample *sample, struct unwind_regs *ret)
 {
-	return bpf_user_regs(sample->regs, false, ret);
+	if (!bpf_user_regs(sample->regs, false, ret))
+		return false;
+	if (sample->head.type == HEAP_PROBE_TOLD)
+		ret->value[DWARF_PC] += PROBE_BYTES;
+	return true;
 }
 
 void heap_probes_set_rate(struct heap_probes *p, uint64_t rate)
@@ -347,6 +394,7 @@ void heap_probes_stats(const struct heap_probes *p, struct heap_probes_stats *re
 	*ret = (struct heap_probes_stats){
 		.lost = bss->lost_room + bss->lost_table + bss->lost_throwing,
 		.bytes = p->bytes,
+		.told = p->told,
 		.functions = p->functions - p->left_out,
 		.left_out = p->left_out,
 		.slow = p->slow,

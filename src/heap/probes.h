@@ -4,6 +4,8 @@
  * have an allocator of their own, and those in a sandbox. Samples alone: every probe costs a trap, and a stack for each
  * call would cost too much. What the program does bpf/heap_probes.h says.
  *
+ * Or at probes that a program has of its own (heap/told.h), to read what it has sampled itself.
+ *
  * All of it goes when it is freed or when we die, also by kill -9: probes live as long as our descriptors. The target is never
  * stopped, and none of its memory is written but the probed instructions, by the kernel.
  *
@@ -20,13 +22,15 @@
 #include "base/err.h"
 #include "bpf/heap_probes.h"
 #include "heap/entries.h"
+#include "heap/told.h"
 #include "unwind/unwind.h"
 
 struct heap_probes;
 
 struct heap_probes_options {
 	const char *path;     /* the object file, as it can be opened by us; /proc/PID/exe is fine */
-	const struct heap_entries *entries;
+	const struct heap_entries *entries;   /* NULL: probes of the program's own instead, */
+	const struct heap_told *told; /* these, in `path`. They are placed for only_pid, which is not 0 then */
 	pid_t only_pid;       /* probes hit this process alone; 0: all processes that run the file hit them, and those that
 				 are watched are seen, with what they fork */
 	uint64_t rate;        /* bytes, 1 to HEAP_PROBE_RATE_MOST */
@@ -71,6 +75,7 @@ struct heap_probes_stats {
 	uint64_t lost;             /* samples and frees that found no room, or could not be followed */
 	uint64_t bytes;            /* that were read */
 	unsigned functions, slow;  /* probed; of those at an instruction that the kernel has to run on the side */
+	uint64_t told;             /* samples of the program's own that were read */
 	unsigned left_out;         /* that throw exceptions, where the kernel cannot leave out returns */
 	bool all_returns;          /* the kernel cannot leave out returns */
 };

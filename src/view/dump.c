@@ -324,7 +324,7 @@ static void print_end(struct dump *d, const void *record)
 static void print_heap(struct dump *d, const void *record)
 {
 	static const char *const precisions[] = {"none", "exact", "sampled", "calls"};
-	static const char *const hows[] = {"none", "launched", "attached", "probes"};
+	static const char *const hows[] = {"none", "launched", "attached", "probes", "told"};
 	const struct record_heap *r = record;
 
 	moment(d, r->time_ns);

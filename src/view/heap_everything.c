@@ -132,6 +132,8 @@ static int everything(struct heap_text *v)
 			words_text(v->out, process->allocator);
 		}
 		buf_str(v->out, process->how == HEAP_LAUNCHED ? ", from its start\n"
+			: process->how == HEAP_TOLD
+			? ", by samples that it takes itself: what it had before is not known, nor what is temporary\n"
 			: process->how == HEAP_PROBES ? ", by probes in the kernel: what it had before them is not known\n"
 						      : ", attached: what it had before is not known\n");
 	}

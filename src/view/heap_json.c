@@ -274,7 +274,7 @@ static int site(const struct profile *p, const struct heap_spots *spots, const s
 static void process_array(const struct profile_heap *h, struct buf *out)
 {
 	static const char *const precisions[] = {"", "exact", "sampled", "calls"};
-	static const char *const hows[] = {"", "launched", "attached", "probes"};
+	static const char *const hows[] = {"", "launched", "attached", "probes", "told"};
 
 	key(out, "processes", false);
 	buf_char(out, '[');
@@ -286,7 +286,7 @@ static void process_array(const struct profile_heap *h, struct buf *out)
 		text(out, "name", process->name, false);
 		text(out, "precision", process->precision <= HEAP_CALLS ? precisions[process->precision] : "", false);
 		whole(out, "rate", (double)process->rate, false);
-		text(out, "how", process->how <= HEAP_PROBES ? hows[process->how] : "", false);
+		text(out, "how", process->how <= HEAP_TOLD ? hows[process->how] : "", false);
 		text(out, "allocator", process->allocator, false);
 		text(out, "uncovered", process->uncovered, false);
 		boolean(out, "maps", process->maps);

@@ -38,6 +38,15 @@ static void range_line(struct heap_text *v)
 	heap_text_end_line(v);
 }
 
+/* Programs that sample themselves do not say which blocks are temporary. */
+static bool is_told(const struct profile_heap *h)
+{
+	vec_each(&h->processes, process)
+		if (process->how != HEAP_TOLD)
+			return false;
+	return h->processes.len;
+}
+
 /* Live, leaked and at the peak; then all that was allocated. */
 static void sums_lines(struct heap_text *v)
 {
@@ -74,7 +83,7 @@ static void sums_lines(struct heap_text *v)
 	buf_str(v->out, " in ");
 	heap_count(v->out, calls);
 	buf_str(v->out, round(calls) == 1 ? " call" : " calls");
-	if (calls > 0) {
+	if (calls > 0 && !is_told(v->h)) {
 		buf_str(v->out, ", ");
 		words_share(v->out, 100 * s->number[HEAP_TEMPORARY] / calls);
 		buf_str(v->out, " of them temporary");

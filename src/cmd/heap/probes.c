@@ -69,6 +69,32 @@ int heap_plan_probes(struct heap_recording *r, const char *path, const char *sho
 	return 0;
 }
 
+/* Probes that the program has of its own: nothing is sampled a second time. -ENOENT: none are known. */
+static int plan_told(struct heap_recording *r, struct err *err)
+{
+	int rc;
+
+	r->told = calloc(1, sizeof(*r->told));
+	if (!r->told)
+		return err_nomem(err);
+	rc = heap_told_find(r->pid, r->told, err);
+	if (rc && rc != -EOPNOTSUPP) /* a process that cannot be looked at has its words later */
+		rc = -ENOENT;
+	if (!rc)
+		rc = heap_probes_possible(err);
+	if (rc) {
+		heap_told_release(r->told);
+		free(r->told);
+		r->told = NULL;
+		return rc;
+	}
+	/* The very file that is mapped, whatever its path leads to now. */
+	snprintf(r->probed_path, sizeof(r->probed_path), "/proc/%d/fd/%d", (int)getpid(), elf_file_fd(r->told->file));
+	snprintf(r->probed_shown, sizeof(r->probed_shown), "%s", r->told->shown);
+	r->probes_wanted = r->probes_alone = true;
+	return 0;
+}
+
 /* ---- placing them ---- */
 
 /* The number in a file of the kernel's. */
@@ -100,8 +126,9 @@ int heap_place_probes(struct heap_recording *r, pid_t pid, bool at_exec, struct 
 	struct heap_probes_options options = {
 		.path = r->probed_path,
 		.entries = r->entries,
+		.told = r->told,
 		/* A library is shared with the whole machine. */
-		.only_pid = r->args->no_children || r->probes_in_library ? pid : 0,
+		.only_pid = r->args->no_children || r->probes_in_library || r->told ? pid : 0,
 		.rate = r->args->sample_bytes,
 		.throw_most = never_refused(pid),
 	};
@@ -110,7 +137,7 @@ int heap_place_probes(struct heap_recording *r, pid_t pid, bool at_exec, struct 
 
 	if (rc)
 		return rc;
-	rc = heap_collector_probe(r->collector, probes, r->probed_shown);
+	rc = heap_collector_probe(r->collector, probes, r->probed_shown, r->told);
 	if (rc)
 		return err_errno(err, -rc, "waiting for a BPF ring");
 	return heap_collector_probe_process(r->collector, pid, at_exec, err);
@@ -146,8 +173,15 @@ int heap_choose_way(struct heap_recording *r, struct err *err)
 	struct err why = {0}, lock = {0};
 	struct proc_status status;
 	bool locked;
-	int rc;
+	int rc = -ENOENT;
 
+	if (!beyond_probes(r->args) && !r->args->own_sampling && !r->args->allocator)
+		rc = plan_told(r, &why);
+	if (!rc)
+		return 0;
+	if (rc != -ENOENT)
+		cmd_note(NAME, "process %d has probes of its own for its allocations, which are not used: %s", (int)r->pid, why.text);
+	why = (struct err){0};
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)r->pid);
 	heap_cover_file(path, &r->cover);
 	locked = r->cover.kind != HEAP_STATIC && is_locked(r->pid, &lock);
@@ -203,6 +237,14 @@ void heap_tell_probes(const struct heap_recording *r)
 
 	if (!r->stats.probed)
 		return;
+	if (r->told) {
+		fprintf(stderr, "  the program's own otel_memory probes in %s are used: %llu samples that it has taken itself, each with the bytes "
+			"it stands for; which blocks are temporary they do not say, and processes that it forks are not seen\n",
+			slash ? slash + 1 : r->probed_shown, (unsigned long long)s->told);
+		if (r->told->left_out)
+			fprintf(stderr, "  %zu more of these probes are not used, for want of room\n", r->told->left_out);
+		return;
+	}
 	fprintf(stderr, "  probes at %u functions of the allocator in %s have seen %llu calls that allocate, which is all of those by "
 		"name; what the compiler has put into its callers is not among them\n",
 		s->functions, slash ? slash + 1 : r->probed_shown, (unsigned long long)(s->calls - s->inner));

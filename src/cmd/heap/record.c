@@ -133,6 +133,9 @@ static void release(struct heap_recording *r)
 {
 	heap_collector_free(r->collector);
 	free(r->entries);
+	if (r->told)
+		heap_told_release(r->told);
+	free(r->told);
 	session_free(r->session);
 	capture_writer_abandon(r->writer);
 	if (r->pid_fd >= 0)
@@ -240,6 +243,7 @@ int heap_record(int argc, char **argv)
 	if (status == STATUS_OK) {
 		if (args.sample_auto && !is_wished(&args))
 			args.wish.overhead = AUTO_OVERHEAD;
+		args.own_sampling = args.sample_bytes || is_wished(&args);
 		if (!args.exact && !args.every_calls && !args.sample_bytes)
 			args.sample_bytes = is_wished(&args) ? HEAP_RATE_FIRST : DEFAULT_SAMPLE_BYTES;
 		status = record(&r);

@@ -25,6 +25,7 @@
 #include "heap/entries.h"
 #include "heap/library.h"
 #include "heap/probes.h"
+#include "heap/told.h"
 #include "os/child.h"
 #include "sample/session.h"
 
@@ -32,7 +33,7 @@
 
 struct heap_record_args {
 	bool exact, time, no_children, daemons, quiet, debuginfod, free_stacks, maps;
-	bool sample_auto;
+	bool sample_auto, own_sampling; /* own_sampling: how much to sample was asked for */
 	struct heap_rate_wish wish;
 	uint64_t sample_bytes, every_calls, duration_ns;
 	const char *output, *pid, *allocator;
@@ -46,6 +47,7 @@ struct heap_recording {
 	struct heap_attached attach;
 	struct heap_cover cover;
 	struct heap_entries *entries; /* where to put probes */
+	struct heap_told *told;       /* or which of its own are used; NULL: none */
 	char probed_path[PATH_MAX + 32], probed_shown[PATH_MAX]; /* in which file, as we reach it and as it is called */
 	bool probes_wanted, probes_in_library;
 	bool probes_alone; /* our library would see nothing, or the same once more */

@@ -52,7 +52,7 @@ static void tell_totals(const struct heap_recording *r)
 	fputs("  in all   ", stderr);
 	tell_estimate(t->allocated_bytes, t->variance_allocated_bytes);
 	fprintf(stderr, " in %.0f blocks", t->allocated);
-	if (t->allocated > 0)
+	if (t->allocated > 0 && !r->told)
 		fprintf(stderr, ", %.0f %% temporary", 100 * t->temporary / t->allocated);
 	fputc('\n', stderr);
 }
@@ -197,10 +197,12 @@ void heap_tell(const struct heap_recording *r)
 		fputs("every allocation", stderr);
 	else if (a->every_calls)
 		fprintf(stderr, "one call in %llu", (unsigned long long)a->every_calls);
+	else if (r->told)
+		fprintf(stderr, "%llu samples", (unsigned long long)r->stats.totals.samples);
 	else
 		fprintf(stderr, "%llu samples, one in %s", (unsigned long long)r->stats.totals.samples,
 			size_text((double)a->sample_bytes, size));
-	if (!a->exact && !a->every_calls && r->stats.rate != a->sample_bytes)
+	if (!a->exact && !a->every_calls && !r->told && r->stats.rate != a->sample_bytes)
 		fprintf(stderr, " at first and %s at the end", size_text((double)r->stats.rate, size));
 	fprintf(stderr, ", %u process%s, %.1f s, %llu KB; sonde used %.1f %% of a CPU\n", r->stats.processes,
 		r->stats.processes == 1 ? "" : "es", (double)ns / 1e9, (unsigned long long)(r->file_bytes + 1023) / 1024,
@@ -212,7 +214,9 @@ void heap_tell(const struct heap_recording *r)
 	heap_tell_probes(r);
 	if (!r->stats.processes) {
 		tell_turned_away(r);
-		if (!r->stats.turned_away)
+		if (r->told)
+			fputs("  nothing was told by them: --sample 512K takes samples itself\n", stderr);
+		else if (!r->stats.turned_away)
 			fputs("  nothing was seen: the program has not allocated anything, or could not share memory with us (a "
 			      "limit on its address space, a sandbox, an environment that it was started without)\n", stderr);
 		return;
