@@ -26,7 +26,7 @@ portable() {
 rm -rf "$out/objects" "$out/all.a"
 mkdir -p "$out/objects"
 for source in src/base/*.c src/unwind/*.c src/python/*.c src/heap/table*.c \
-	src/heap/preload/nodes.c src/heap/preload/readable.c src/heap/preload/walk.c; do
+	$(sed -n "s#^heap_walk_sources = files(\(.*\))#\1#p" src/heap/preload/meson.build | tr -d "'," | sed "s#[^ ][^ ]*#src/heap/preload/&#g"); do
 	if ! $cc $flags -c -o "$out/objects/$(echo "$source" | tr / -).o" "$source"; then
 		echo "FAIL $source: it does not compile"
 		exit 1

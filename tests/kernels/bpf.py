@@ -31,7 +31,7 @@ def loaded_files(program):
 
 def static_program(name):
     out = work(name)
-    made = run(["gcc", "-O2", "-static", "-D_GNU_SOURCE", "-o", out, os.path.join(PROGRAMS, name + ".c"), "-pthread"])
+    made = run(["gcc", "-O2", "-fno-optimize-sibling-calls", "-fno-builtin", "-static", "-D_GNU_SOURCE", "-o", out, os.path.join(PROGRAMS, name + ".c"), "-pthread"])
     check(made.returncode == 0, made.stderr.decode())
     return out
 

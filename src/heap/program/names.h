@@ -22,6 +22,7 @@
 #define thread_claim sonde_p_claim
 #define thread_release sonde_p_release
 #define thread_ended sonde_p_ended
+#define thread_leave_walks sonde_p_leave_walks
 #define chunk_take sonde_p_chunk
 #define ring_grow sonde_p_grow
 #define stack_take sonde_p_stack
