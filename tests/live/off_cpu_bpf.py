@@ -204,12 +204,21 @@ def programs_of(pid):
     return found
 
 
+def links_of(pid):
+    links = 0
+    for fd in glob.glob("/proc/%d/fd/*" % pid):
+        try:
+            links += "bpf_link" in os.readlink(fd)
+        except FileNotFoundError:  # closed meanwhile
+            pass
+    return links
+
+
 def attached(recorder):
     """Waits until it has all its programs; their ids."""
     for _ in range(200):
         held = programs_of(recorder.pid)
-        links = sum("bpf_link" in os.readlink(fd) for fd in glob.glob("/proc/%d/fd/*" % recorder.pid)
-                    if os.path.islink(fd))
+        links = links_of(recorder.pid)
         if len(held) >= 6 and links >= 6:
             return held
         time.sleep(0.05)
