@@ -163,7 +163,7 @@ def memory():
     rows = []
     for name, command in workloads.items():
         own = collector_mb([SONDE, "heap", "--exact", "-o", scratch("memory.sonde"), "--", *command], "sonde")
-        peer = collector_mb(["heaptrack", "-r", "-o", scratch("memory.track"), *command], "heaptrack_inter") \
+        peer = collector_mb(["heaptrack", "-o", scratch("memory.track"), *command], "heaptrack_inter") \
             if have("heaptrack") else 0
         rows.append([name, "%.0f" % own, "%.0f" % peer if peer else "", "%.2f" % (own / peer) if peer else ""])
     table("memory of the collector, exact: the most that was resident",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs that sonde heap attaches to: they wait for a line on their input, do what they do, say "done", and end after another line."""
 import os
+import re
 import signal
 import subprocess
 import time
@@ -29,8 +30,14 @@ def watched_from_now_on(command, recording, *options, env=None):
     return text, words
 
 
-def wait_for_patches(pid):
-    """Until the memory is shared and its descriptor is closed again."""
+def shared_memory(pid):
+    """Which one it has: that of a sonde that was killed may still be there."""
+    found = re.search("rw-s [0-9a-f]+ [0-9a-f:]+ ([0-9]+) +/memfd:sonde-heap ", open("/proc/%d/maps" % pid).read())
+    return found.group(1) if found else None
+
+
+def wait_for_patches(pid, before=None):
+    """Until memory is shared, other than `before`, and its descriptor is closed again."""
     for _ in range(400):
         fds = []
         for fd in os.listdir("/proc/%d/fd" % pid):
@@ -38,8 +45,8 @@ def wait_for_patches(pid):
                 fds.append(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
             except OSError:
                 pass
-        if "/memfd:sonde-heap" in open("/proc/%d/maps" % pid).read() and not any("memfd:sonde" in fd for fd in fds):
-            time.sleep(0.5)
+        if shared_memory(pid) not in (None, before) and not any("memfd:sonde" in fd for fd in fds):
+            time.sleep(0.05)
             return
         time.sleep(0.02)
     check(False, "it was not attached to")

@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
+from attached import shared_memory, wait_for_patches
 from taken import *
 
 
@@ -58,28 +59,6 @@ def attached(child, *arguments):
                     stderr=subprocess.PIPE)
     wait_for_patches(child.pid, before)
     return watcher
-
-
-def shared_memory(pid):
-    """Which one it has: that of a sonde that was killed may still be there."""
-    found = re.search("rw-s [0-9a-f]+ [0-9a-f:]+ ([0-9]+) +/memfd:sonde-heap ", open("/proc/%d/maps" % pid).read())
-    return found.group(1) if found else None
-
-
-def wait_for_patches(pid, before):
-    """Until the memory is shared and its descriptor is closed again."""
-    for _ in range(400):
-        fds = []
-        for fd in os.listdir("/proc/%d/fd" % pid):
-            try:
-                fds.append(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
-            except OSError:
-                pass
-        if shared_memory(pid) not in (None, before) and not any("memfd:sonde" in fd for fd in fds):
-            time.sleep(0.05)
-            return
-        time.sleep(0.02)
-    check(False, "it was not attached to")
 
 
 def end(watcher, how=signal.SIGINT):

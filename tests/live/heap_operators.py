@@ -60,12 +60,16 @@ def every_form_once():
         if name and not os.path.exists(LIBRARIES + name):
             print("not installed: %s" % name)
             continue
-        found = found or bool(name)
         for how in (["--exact"], ["--sample", "1"], ["--exact", "--maps", "--free-stacks"]):
             env = dict(os.environ, LD_PRELOAD=LIBRARIES + name) if name else None
+            bare = run([program], env=env)
+            if bare.returncode:  # mimalloc's operators, built as C, end the program where others throw
+                print("%s alone ends with %d" % (name, bare.returncode))
+                break
             done = sonde("heap", *how, "-o", work("o.sonde"), "--", program, env=env)
             expect(done, 0)
             compare(done.stdout, heap_of(work("o.sonde")), not name, "%s: %s" % (name, done.stderr.decode()))
+            found = found or bool(name)
     if not found:
         skip("no other allocator is installed")
 
